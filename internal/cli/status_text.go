@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/admin"
+)
+
+// view is how a status is looked at.
+type view struct {
+	now time.Time
+	// prev and elapsed: show rates since then instead of sums.
+	prev    *admin.Status
+	elapsed time.Duration
+	// peers is the most that are listed.
+	peers int
+}
+
+// per returns a counter's text: its sum, or its rate when there is an earlier
+// value.
+func (v view) per(now uint64, before func(*admin.Status) uint64) string {
+	if v.prev == nil {
+		return count(now)
+	}
+	return scaled(v.rate(now, before(v.prev)), "") + "/s"
+}
+
+func (v view) rate(now, before uint64) float64 {
+	if now < before || v.elapsed <= 0 {
+		return 0 // the gateway was started again
+	}
+	return float64(now-before) / v.elapsed.Seconds()
+}
+
+func (v view) bytes(now uint64, before func(*admin.Status) uint64) string {
+	if v.prev == nil {
+		return scaled(float64(now), "B")
+	}
+	return scaled(8*v.rate(now, before(v.prev)), "bit/s")
+}
+
+// statusText lays a status out: what is wrong comes before what is big.
+func statusText(s *admin.Status, v view) []byte {
+	var b bytes.Buffer
+	row := func(label, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s %s\n", label, fmt.Sprintf(format, args...))
+	}
+	row("gateway", "%s on %s, inner MTU %d, %s%s, up %s, pid %d, %s", s.Name, s.Dev, s.MTU, mssfix(s), p2p(s), span(time.Duration(s.UptimeSeconds)*time.Second), s.PID, s.Software)
+	row("listening", "%s", listeners(s.Listeners))
+	for i := range s.NICs {
+		row("nic", "%s", nicLine(&s.NICs[i]))
+	}
+	if len(s.NICs) == 0 {
+		row("nic", "none: records arrive by the socket only")
+	}
+	row("offloads", "tun %s; udp %s", offloads(s.Tun.Why, offload{"TSO", s.Tun.TSO}, offload{"USO", s.Tun.USO}),
+		offloads(s.UDP.Why, offload{"GSO", s.UDP.GSO}, offload{"GRO", s.UDP.GRO}))
+	writeTotals(row, s, v)
+	writeDrops(row, s, v)
+	writeNICDetails(row, s, v)
+	fmt.Fprintln(&b)
+	writePeersOf(&b, s, v)
+	return b.Bytes()
+}
+
+type rowFunc func(label, format string, args ...any)
+
+func writeTotals(row rowFunc, s *admin.Status, v view) {
+	in, out := &s.Totals.In, &s.Totals.Out
+	row("in", "%s records steered, %s by socket, %s per batch",
+		v.per(in.Steered, func(p *admin.Status) uint64 { return p.Totals.In.Steered }),
+		v.per(in.Socket, func(p *admin.Status) uint64 { return p.Totals.In.Socket }),
+		meanBatch(s, v))
+	row("", "%s packets delivered, %s, in %s writes; %s keepalives, %d in flight",
+		v.per(in.Delivered, func(p *admin.Status) uint64 { return p.Totals.In.Delivered }),
+		v.bytes(in.DeliveredBytes, func(p *admin.Status) uint64 { return p.Totals.In.DeliveredBytes }),
+		v.per(in.TunWrites, func(p *admin.Status) uint64 { return p.Totals.In.TunWrites }),
+		v.per(in.Keepalive, func(p *admin.Status) uint64 { return p.Totals.In.Keepalive }),
+		in.InFlight)
+	row("out", "%s packets, %s, from %s reads in %s sends; %s keepalives",
+		v.per(out.Packets, func(p *admin.Status) uint64 { return p.Totals.Out.Packets }),
+		v.bytes(out.Bytes, func(p *admin.Status) uint64 { return p.Totals.Out.Bytes }),
+		v.per(out.TunReads, func(p *admin.Status) uint64 { return p.Totals.Out.TunReads }),
+		v.per(out.Sends, func(p *admin.Status) uint64 { return p.Totals.Out.Sends }),
+		v.per(out.Keepalive, func(p *admin.Status) uint64 { return p.Totals.Out.Keepalive }))
+	row("control", "%s datagrams, %s dropped",
+		v.per(s.Totals.Control.Datagrams, func(p *admin.Status) uint64 { return p.Totals.Control.Datagrams }),
+		v.per(s.Totals.Control.Dropped, func(p *admin.Status) uint64 { return p.Totals.Control.Dropped }))
+}
+
+// meanBatch is over the interval when rates are shown.
+func meanBatch(s *admin.Status, v view) string {
+	if v.prev == nil {
+		return fmt.Sprintf("%.1f", s.Totals.In.MeanBatch)
+	}
+	now, before := &s.Totals.In, &v.prev.Totals.In
+	batches := v.rate(now.Batches, before.Batches)
+	if batches == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", v.rate(now.Steered+now.Socket, before.Steered+before.Socket)/batches)
+}
+
+// writeDrops lists the reasons that occurred, the most frequent first.
+func writeDrops(row rowFunc, s *admin.Status, v view) {
+	list := nonZero(s.Totals.Drops)
+	if len(list) == 0 {
+		row("drops", "none")
+		return
+	}
+	for i, r := range list {
+		label := ""
+		if i == 0 {
+			label = "drops"
+		}
+		rate := ""
+		if v.prev != nil {
+			rate = fmt.Sprintf("  (%s/s)", scaled(v.rate(r.n, v.prev.Totals.Drops[r.name]), ""))
+		}
+		row(label, "%-16s %s%s", r.name, count(r.n), rate)
+	}
+}
+
+type named struct {
+	name string
+	n    uint64
+}
+
+func nonZero(m map[string]uint64) []named {
+	var list []named
+	for name, n := range m {
+		if n > 0 {
+			list = append(list, named{name, n})
+		}
+	}
+	slices.SortFunc(list, func(a, b named) int {
+		return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.name, b.name))
+	})
+	return list
+}
+
+// writeNICDetails says what the BPF programs decided and what rings lost.
+func writeNICDetails(row rowFunc, s *admin.Status, v view) {
+	for i := range s.NICs {
+		n := &s.NICs[i]
+		verdicts := make(map[string]uint64, len(n.Verdicts))
+		for reason, verdict := range n.Verdicts {
+			verdicts[reason] = verdict.Packets
+		}
+		var parts []string
+		for _, r := range nonZero(verdicts) {
+			parts = append(parts, r.name+" "+v.per(r.n, func(p *admin.Status) uint64 { return verdictOf(p, n.Name, r.name) }))
+		}
+		if len(parts) > 0 {
+			row("verdicts", "%s: %s", n.Name, strings.Join(parts, ", "))
+		}
+		for _, ring := range n.Rings {
+			if ring.RingFull+ring.FillEmpty+ring.Dropped > 0 {
+				row("ring", "%s queue %d lost: ring full %s, fill empty %s, dropped %s; received %s",
+					n.Name, ring.Queue, count(ring.RingFull), count(ring.FillEmpty), count(ring.Dropped), count(ring.Received))
+			}
+		}
+	}
+}
+
+func verdictOf(s *admin.Status, nic, reason string) uint64 {
+	for i := range s.NICs {
+		if s.NICs[i].Name == nic {
+			return s.NICs[i].Verdicts[reason].Packets
+		}
+	}
+	return 0
+}
+
+func mssfix(s *admin.Status) string {
+	if s.MSSFix == 0 {
+		return "MSS not clamped"
+	}
+	return fmt.Sprintf("MSS %d/%d", max(s.MSSFix-40, 0), max(s.MSSFix-60, 0))
+}
+
+func p2p(s *admin.Status) string {
+	if s.P2P {
+		return ", p2p"
+	}
+	return ""
+}
+
+func listeners(list []admin.Listener) string {
+	var parts []string
+	for _, l := range list {
+		text := l.Addr.String()
+		if l.Addr.Addr().IsUnspecified() {
+			text += fmt.Sprintf(" (%s)", number(uint64(len(l.Local)), "address"))
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+type offload struct {
+	name string
+	on   bool
+}
+
+func offloads(why string, list ...offload) string {
+	var on, off []string
+	for _, o := range list {
+		if o.on {
+			on = append(on, o.name)
+		} else {
+			off = append(off, "no "+o.name)
+		}
+	}
+	text := strings.Join(append(on, off...), ", ")
+	if why != "" {
+		text += " (" + why + ")"
+	}
+	return text
+}
+
+// nicLine says in one line what a NIC does and why it does no better.
+func nicLine(n *admin.NIC) string {
+	parts := []string{n.Name, n.Rung}
+	if n.State != "" && n.State != admin.NICAttached {
+		parts = append(parts, "("+n.State+")")
+	}
+	if n.XDPMode != "" {
+		parts = append(parts, n.XDPMode)
+	}
+	if n.Queues > 0 {
+		mode := "zero-copy"
+		if n.Copy {
+			mode = "copy"
+		}
+		parts = append(parts, mode+",", number(uint64(n.Queues), "queue"))
+	}
+	line := strings.Join(parts, " ")
+	if len(n.MissingQueues) > 0 {
+		line += fmt.Sprintf(", not bound: %s", ranges(n.MissingQueues))
+	}
+	if n.WhyNotHigher != "" {
+		line += "; why not higher: " + n.WhyNotHigher
+	}
+	return line
+}
+
+// ranges formats ascending numbers as --queues takes them.
+func ranges(list []int) string {
+	var parts []string
+	for i := 0; i < len(list); {
+		j := i
+		for j+1 < len(list) && list[j+1] == list[j]+1 {
+			j++
+		}
+		if i == j {
+			parts = append(parts, fmt.Sprint(list[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+// writePeersOf lists peers, those heard of last first when not all fit.
+func writePeersOf(w io.Writer, s *admin.Status, v view) {
+	peers := s.Peers
+	hidden := len(peers) - v.peers
+	if hidden > 0 {
+		peers = slices.Clone(peers)
+		slices.SortStableFunc(peers, func(a, b admin.Peer) int { return b.LastReceived.Compare(a.LastReceived) })
+		peers = peers[:v.peers]
+	}
+	if v.prev == nil {
+		_ = writePeerTable(w, peers, v.now)
+	} else {
+		_ = writePeerRates(w, peers, v)
+	}
+	if hidden > 0 {
+		fmt.Fprintf(w, "and %s: ovpn-xdp peer list\n", number(uint64(hidden), "more peer"))
+	}
+}
+
+func writePeerTable(w io.Writer, peers []admin.Peer, now time.Time) error {
+	if len(peers) == 0 {
+		_, err := fmt.Fprintln(w, "no peers")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PEER\tREMOTE\tKEYS\tIN\tOUT\tRECEIVED\tROUTES")
+	for i := range peers {
+		p := &peers[i]
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", p.ID, endpoint(p.Remote), keys(p.Keys),
+			scaled(float64(p.In.Bytes), "B"), scaled(float64(p.Out.Bytes), "B"), age(p.LastReceived, now), routes(p.Routes))
+	}
+	return t.Flush()
+}
+
+func writePeerRates(w io.Writer, peers []admin.Peer, v view) error {
+	if len(peers) == 0 {
+		_, err := fmt.Fprintln(w, "no peers")
+		return err
+	}
+	before := make(map[uint32]*admin.Peer, len(v.prev.Peers))
+	for i := range v.prev.Peers {
+		before[v.prev.Peers[i].ID] = &v.prev.Peers[i]
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PEER\tREMOTE\tKEYS\tIN\tOUT\tRECEIVED")
+	for i := range peers {
+		p := &peers[i]
+		old := before[p.ID]
+		if old == nil {
+			old = &admin.Peer{}
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", p.ID, endpoint(p.Remote), keys(p.Keys),
+			scaled(8*v.rate(p.In.Bytes, old.In.Bytes), "bit/s"), scaled(8*v.rate(p.Out.Bytes, old.Out.Bytes), "bit/s"), age(p.LastReceived, v.now))
+	}
+	return t.Flush()
+}
+
+func endpoint(ap netip.AddrPort) string {
+	if !ap.IsValid() {
+		return "unknown"
+	}
+	return ap.String()
+}
+
+// keys lists key ids, the primary's first: "0 AES-128-GCM, 1 secondary".
+func keys(list []admin.Key) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	var parts []string
+	primary := false
+	for _, k := range list {
+		if k.Slot == admin.Primary {
+			primary = true
+			parts = append(parts, fmt.Sprintf("%d %s", k.KeyID, k.Cipher))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d %s", k.KeyID, k.Slot))
+		}
+	}
+	if !primary {
+		parts = append([]string{"no primary"}, parts...)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func routes(list []netip.Prefix) string {
+	const most = 4
+	var parts []string
+	for i, r := range list {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(list)-most))
+			break
+		}
+		parts = append(parts, r.String())
+	}
+	if parts == nil {
+		return "-"
+	}
+	return strings.Join(parts, " ")
+}
+
+// writePeer shows everything about one peer.
+func writePeer(w io.Writer, p *admin.Peer, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(label, text string) { fmt.Fprintf(t, "%s\t%s\n", label, text) }
+	row("peer", fmt.Sprint(p.ID))
+	if p.TxID != nil {
+		row("tx id", fmt.Sprint(*p.TxID))
+	}
+	row("remote", endpoint(p.Remote))
+	local := "auto"
+	if p.Local.IsValid() {
+		local = p.Local.String()
+	}
+	row("local", local)
+	all := make([]string, len(p.Routes))
+	for i, r := range p.Routes {
+		all[i] = r.String()
+	}
+	row("routes", cmp.Or(strings.Join(all, " "), "-"))
+	row("keepalive", formatKeepalive(p.Keepalive))
+	row("keys", keys(p.Keys))
+	for _, d := range []struct {
+		label string
+		t     admin.Traffic
+	}{{"in", p.In}, {"out", p.Out}, {"link in", p.LinkIn}, {"link out", p.LinkOut}} {
+		noun := "packet"
+		if strings.HasPrefix(d.label, "link") {
+			noun = "record"
+		}
+		row(d.label, fmt.Sprintf("%s, %s", number(d.t.Records, noun), scaled(float64(d.t.Bytes), "B")))
+	}
+	row("received", age(p.LastReceived, now))
+	row("sent", age(p.LastSent, now))
+	return t.Flush()
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/admin"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/config"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/engine"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/netdev"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/steer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/xsk"
+)
+
+// nic is one device the gateway was told to use; nicMu guards it.
+type nic struct {
+	name  string
+	mode  string // as asked for
+	index int    // of the link when it was attached
+	mtu   int
+	state string // admin.NICAttached...
+	why   string // why no higher rung, or why detached
+
+	att   *steer.Attachment // nil on the socket rung
+	rings *engine.Rings
+	retry time.Time // when to try again by itself; zero: not
+}
+
+// attachAll attaches every NIC of the command line. A NIC that cannot get a
+// rung that was named is an error; with auto there is always the socket.
+func (g *gateway) attachAll(ctx context.Context) error {
+	g.nicMu.Lock()
+	defer g.nicMu.Unlock()
+	for _, name := range g.cfg.NICs {
+		n := &nic{name: name, mode: g.cfg.Mode, state: admin.NICDetached}
+		g.nics = append(g.nics, n)
+		if err := g.attach(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach moves a NIC onto the best rung that its mode allows; nicMu is held.
+func (g *gateway) attach(ctx context.Context, n *nic) error {
+	if n.att != nil {
+		return admin.Errorf(admin.CodeExists, "%s is attached already, on rung %s", n.name, n.att.Rung())
+	}
+	n.retry = time.Time{}
+	link, err := netdev.LinkByName(n.name)
+	if err != nil {
+		n.state, n.why = admin.NICAbsent, "no such device"
+		return fmt.Errorf("%s: %w", n.name, err)
+	}
+	n.index, n.mtu = link.Index, link.MTU
+	if n.mode == config.ModeSocket {
+		n.state, n.why = admin.NICAttached, "socket was asked for"
+		return nil
+	}
+	att, err := steer.Attach(ctx, steer.Options{Gateway: g.cfg.Name, NIC: n.name, Mode: steer.Mode(n.mode),
+		Queues: g.cfg.Queues, RingSize: g.cfg.RingSize, PinDir: g.cfg.PinDir, Logger: g.log})
+	if declined := (*steer.Declined)(nil); errors.As(err, &declined) {
+		n.state, n.why = admin.NICAttached, declined.Error()
+		g.log.Warn("no fast path; records take the socket", "nic", n.name, "reason", n.why)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := g.populate(att); err != nil {
+		att.Close()
+		return err
+	}
+	if att.Rung() == config.ModeTC {
+		g.setGRO(false) // aggregates would reach the tc program instead of records
+	}
+	rings, err := g.engine.Add(n.name, att.Rung(), att.Sockets(), func() error { return att.Accept(true) })
+	if err != nil {
+		g.forget(att)
+		att.Close()
+		g.restoreGRO()
+		return err
+	}
+	n.att, n.rings, n.state, n.why = att, rings, admin.NICAttached, att.WhyNotHigher()
+	g.log.Info("attached", "nic", n.name, "rung", att.Rung(), "xdp_mode", att.XDPMode(), "copy", att.Copy(),
+		"queues", att.Queues(), "why_not_higher", n.why, "pins", att.PinPath())
+	if missing := att.Missing(); len(missing) > 0 {
+		g.log.Warn("receive queues without AF_XDP socket; their records take the UDP socket", "nic", n.name, "queues", missing)
+	}
+	g.hub.Publish(admin.Event{Type: admin.EventNIC, NIC: n.name, Rung: att.Rung(), Reason: n.state})
+	return nil
+}
+
+// detach takes a NIC off the fast path without losing a record; nicMu is held.
+func (g *gateway) detach(n *nic, state, why string) {
+	if n.att != nil {
+		att := n.att
+		if err := g.engine.Remove(n.rings, func() error { return att.Accept(false) }); err != nil {
+			g.log.Warn("switching off steering failed", "nic", n.name, "error", err)
+		}
+		g.forget(att)
+		if err := att.Close(); err != nil {
+			g.log.Warn("detaching left something behind", "nic", n.name, "error", err)
+		}
+		n.att, n.rings = nil, nil
+		g.restoreGRO()
+		g.log.Info("detached", "nic", n.name, "reason", why)
+	}
+	n.state, n.why = state, why
+	g.hub.Publish(admin.Event{Type: admin.EventNIC, NIC: n.name, Rung: config.ModeSocket, Reason: state})
+}
+
+func (g *gateway) detachAll() {
+	g.nicMu.Lock()
+	defer g.nicMu.Unlock()
+	for _, n := range g.nics {
+		if n.att != nil {
+			g.detach(n, admin.NICDetached, "stopping")
+		}
+	}
+}
+
+// restoreGRO switches UDP_GRO on again when no tc rung needs it off.
+func (g *gateway) restoreGRO() {
+	for _, n := range g.nics {
+		if n.att != nil && n.att.Rung() == config.ModeTC {
+			return
+		}
+	}
+	g.setGRO(!g.cfg.NoUDPGRO)
+}
+
+func (g *gateway) setGRO(on bool) {
+	for _, c := range g.conns {
+		if err := c.SetGRO(on && !g.cfg.NoUDPGRO); err != nil {
+			g.log.Warn("switching UDP_GRO failed", "listener", c.Addr(), "error", err)
+		}
+	}
+}
+
+// populate fills an attachment's maps and keeps them in step from now on.
+func (g *gateway) populate(att *steer.Attachment) error {
+	g.syncMu.Lock()
+	g.attached = append(g.attached, att)
+	peers := make([]steer.Peer, 0, g.peers.Len())
+	for _, p := range g.peers.All() {
+		peers = append(peers, steerPeer(p))
+	}
+	err := att.SetPeers(peers)
+	g.syncMu.Unlock()
+	g.listenMu.Lock()
+	g.listening[att] = map[netip.AddrPort]bool{}
+	g.listenMu.Unlock()
+	if err == nil {
+		err = g.setListeners(att)
+	}
+	if err != nil {
+		g.forget(att)
+		return err
+	}
+	return nil
+}
+
+// forget ends populate and keeps the attachment's counts.
+func (g *gateway) forget(att *steer.Attachment) {
+	g.listenMu.Lock()
+	delete(g.listening, att)
+	g.listenMu.Unlock()
+	g.syncMu.Lock()
+	defer g.syncMu.Unlock()
+	if i := slices.Index(g.attached, att); i >= 0 {
+		g.attached = slices.Delete(g.attached, i, i+1)
+		g.lost.add(att)
+	}
+}
+
+// retryInterval is how long to wait before a NIC that came back, or failed,
+// is tried again.
+const retryInterval = 2 * time.Second
+
+// netdevEvent follows links and addresses.
+func (g *gateway) netdevEvent(e netdev.Event) {
+	switch e.Kind {
+	case netdev.AddressAdded, netdev.AddressRemoved:
+		g.refreshAddresses()
+	case netdev.Resync:
+		g.refreshAddresses()
+		g.resyncLinks()
+	case netdev.LinkChanged, netdev.LinkDeleted:
+		g.linkEvent(e)
+	}
+}
+
+func (g *gateway) linkEvent(e netdev.Event) {
+	g.nicMu.Lock()
+	defer g.nicMu.Unlock()
+	for _, n := range g.nics {
+		switch {
+		case e.Kind == netdev.LinkDeleted && e.Ifindex == n.index && n.state != admin.NICDetached:
+			g.absent(n)
+		case e.Kind == netdev.LinkChanged && e.Link.Name == n.name:
+			g.linkChanged(n, e.Link)
+		case e.Kind == netdev.LinkChanged && e.Ifindex == n.index && e.Link.Name != n.name && n.state == admin.NICAttached:
+			g.absent(n) // renamed: the name is what we were told to use
+		}
+	}
+}
+
+// absent notes that a NIC has gone; what is left of the attachment is removed
+// and the gateway carries on by socket.
+func (g *gateway) absent(n *nic) {
+	if n.state == admin.NICAbsent {
+		return
+	}
+	g.log.Warn("NIC is gone; carrying on by socket until it returns", "nic", n.name)
+	g.detach(n, admin.NICAbsent, "no such device")
+}
+
+func (g *gateway) linkChanged(n *nic, link netdev.Link) {
+	switch {
+	case n.state == admin.NICDetached:
+	case n.state == admin.NICAbsent:
+		n.retry = time.Now() // the next tick attaches
+	case link.Index != n.index:
+		g.absent(n)
+		n.retry = time.Now()
+	case link.MTU != n.mtu && n.mode != config.ModeSocket:
+		// Chunks are sized by the MTU, and a driver may refuse XDP now.
+		g.log.Info("MTU changed; attaching anew", "nic", n.name, "from", n.mtu, "to", link.MTU)
+		g.detach(n, admin.NICAbsent, "MTU changed")
+		n.retry = time.Now()
+	}
+}
+
+// resyncLinks compares with what is there, after events were lost.
+func (g *gateway) resyncLinks() {
+	g.nicMu.Lock()
+	defer g.nicMu.Unlock()
+	for _, n := range g.nics {
+		link, err := netdev.LinkByName(n.name)
+		switch {
+		case err == nil:
+			g.linkChanged(n, link)
+		case n.state != admin.NICDetached:
+			g.absent(n)
+		}
+	}
+}
+
+// retryNICs attaches what came back, and notices sockets whose device is gone
+// without an event.
+func (g *gateway) retryNICs(ctx context.Context) {
+	g.nicMu.Lock()
+	defer g.nicMu.Unlock()
+	for _, n := range g.nics {
+		if n.rings != nil && n.rings.Broken() {
+			if link, err := netdev.LinkByName(n.name); err != nil || link.Index != n.index {
+				g.absent(n)
+			}
+		}
+		if n.retry.IsZero() || time.Now().Before(n.retry) {
+			continue
+		}
+		if err := g.attach(ctx, n); err != nil {
+			n.retry = time.Now().Add(retryInterval)
+			g.log.Warn("attaching failed; records take the socket", "nic", n.name, "error", err)
+			n.why = err.Error()
+		}
+	}
+}
+
+// lostCounts keep what attachments counted before they went.
+type lostCounts struct {
+	steered, unknown             uint64
+	ringFull, fillEmpty, dropped uint64
+	handover                     uint64
+}
+
+func (l *lostCounts) add(att *steer.Attachment) {
+	c := countsOf(att)
+	l.steered += c.steered
+	l.unknown += c.unknown
+	l.ringFull += c.ringFull
+	l.fillEmpty += c.fillEmpty
+	l.dropped += c.dropped
+	l.handover += c.handover
+}
+
+func ringStats(s *xsk.Socket) xsk.Stats {
+	st, _ := s.Stats()
+	return st
+}

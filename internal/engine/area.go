@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/reason"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/record"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/udp"
+)
+
+const (
+	// maxSegments ends a run: newer kernels take 128 segments, but receivers'
+	// aggregates and batches end at 64.
+	maxSegments = 64
+	// maxRunBytes is the largest UDP payload of an IPv4 packet.
+	maxRunBytes = 65535 - 20 - 8
+	// areaRuns and areaBytes bound what is sealed before it is sent. Runs that
+	// can no longer grow are sent once they make up eagerBytes, so that the
+	// receiver works while the next super-packet is sealed.
+	areaRuns   = 32
+	areaBytes  = 4 * 65536
+	eagerBytes = 32768
+)
+
+// area is where one outward worker seals: records of one destination and
+// length lie side by side as a run, sent with one message. Only the youngest
+// run can grow; it may be left open across super-packets.
+type area struct {
+	c      *OutCounters
+	sender *udp.Sender
+	limit  int // records per run
+
+	buf  []byte
+	used int
+	runs []udp.Run
+	info []runInfo
+}
+
+// runInfo is what the worker remembers of a run.
+type runInfo struct {
+	peer    *peer.Peer
+	end     *peer.Endpoint
+	conn    *udp.Conn
+	records int
+	open    bool
+}
+
+func newArea(c *OutCounters, sender *udp.Sender, limit int) *area {
+	return &area{c: c, sender: sender, limit: min(limit, maxSegments),
+		buf:  make([]byte, areaBytes+record.TagLen),
+		runs: make([]udp.Run, 0, areaRuns),
+		info: make([]runInfo, 0, areaRuns),
+	}
+}
+
+// next returns room for a record of n bytes to p, with 16 bytes of capacity
+// behind it; nil when the area is full and has to be sent first.
+func (a *area) next(p *peer.Peer, end *peer.Endpoint, conn *udp.Conn, n int) []byte {
+	if a.used+n > areaBytes {
+		return nil
+	}
+	last := len(a.runs) - 1
+	if last >= 0 && a.info[last].open {
+		r, i := &a.runs[last], &a.info[last]
+		if i.peer == p && i.end == end && i.conn == conn && n <= r.SegmentSize && len(r.Data)+n <= maxRunBytes {
+			dst := a.take(n)
+			r.Data = r.Data[:len(r.Data)+n]
+			i.records++
+			i.open = n == r.SegmentSize && i.records < a.limit && len(r.Data)+n <= maxRunBytes
+			return dst
+		}
+		i.open = false
+	}
+	if len(a.runs) == areaRuns {
+		return nil
+	}
+	start := a.used
+	dst := a.take(n)
+	a.runs = append(a.runs, udp.Run{Remote: end.Remote, Local: end.Local.Addr(), SegmentSize: n, Data: a.buf[start:a.used:areaBytes]})
+	a.info = append(a.info, runInfo{peer: p, end: end, conn: conn, records: 1, open: a.limit > 1})
+	return dst
+}
+
+func (a *area) take(n int) []byte {
+	start := a.used
+	a.used += n
+	return a.buf[start : a.used : a.used+record.TagLen]
+}
+
+// eager reports whether enough closed runs wait to be worth a send.
+func (a *area) eager() bool {
+	closed := a.used
+	if last := len(a.runs) - 1; last >= 0 && a.info[last].open {
+		closed -= len(a.runs[last].Data)
+	}
+	return closed >= eagerBytes
+}
+
+// sendClosed sends all runs but an open last one, which moves to the front.
+func (a *area) sendClosed(now int64) {
+	last := len(a.runs) - 1
+	if last < 0 {
+		return
+	}
+	if !a.info[last].open {
+		a.sendAll(now)
+		return
+	}
+	if last == 0 {
+		return
+	}
+	a.send(last, now)
+	run, info := a.runs[last], a.info[last]
+	a.used = copy(a.buf, run.Data)
+	run.Data = a.buf[:a.used:areaBytes]
+	a.runs, a.info = append(a.runs[:0], run), append(a.info[:0], info)
+}
+
+// sendAll sends every run.
+func (a *area) sendAll(now int64) {
+	a.send(len(a.runs), now)
+	a.runs, a.info, a.used = a.runs[:0], a.info[:0], 0
+}
+
+// send sends the first n runs, those of one socket with one call, and counts
+// what became of each. Runs leave in order.
+func (a *area) send(n int, now int64) {
+	for first := 0; first < n; {
+		end := first + 1
+		for end < n && a.info[end].conn == a.info[first].conn {
+			end++
+		}
+		a.sender.Send(a.info[first].conn, a.runs[first:end])
+		for i := first; i < end; i++ {
+			a.account(&a.runs[i], &a.info[i], now)
+		}
+		first = end
+	}
+}
+
+func (a *area) account(r *udp.Run, i *runInfo, now int64) {
+	a.c.Sends.Add(1)
+	sent := min(r.Sent, i.records)
+	if sent > 0 {
+		i.peer.LinkOut.Add(sent, min(sent*r.SegmentSize, len(r.Data)))
+		i.peer.LastSent.Store(now)
+	}
+	switch {
+	case sent == i.records:
+	case udp.TooLong(r.Err):
+		a.c.drop(reason.MessageSize, i.records-sent)
+	default:
+		a.c.drop(reason.SendError, i.records-sent)
+	}
+}

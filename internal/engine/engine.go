@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/aead"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/poll"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun/vnet"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/udp"
+)
+
+// Config is what an Engine is made of. Devices, sockets and table are
+// borrowed: the caller closes them after Close.
+type Config struct {
+	Tun      *tun.Device
+	Conns    []*udp.Conn
+	Peers    *peer.Table
+	Batch    int          // records per batch, run and super-packet, 1..64
+	Prefetch int          // records ahead, 0 none
+	MSS      uint16       // largest MSS of IPv4 SYNs, 20 less for IPv6; 0 any
+	Answer   []netip.Addr // our inner addresses, sources of ICMP errors
+	Control  Control      // nil: control datagrams are counted and dropped
+	Log      *slog.Logger
+	Offload  func(what, why string) // told when a TUN offload goes off
+}
+
+// Engine runs the workers.
+type Engine struct {
+	cfg     Config
+	offload *offload
+	outward []*outward
+	sockets []*socket
+
+	mu      sync.Mutex // guards rings; switching is serialised by switching
+	running bool
+	rings   map[*Rings]struct{}
+	gone    InCounters // of workers that have ended
+
+	switching sync.Mutex
+}
+
+var started = time.Now()
+
+// Monotonic returns the packet path's clock: monotonic nanoseconds since the
+// process started, never 0.
+func Monotonic() int64 { return int64(time.Since(started)) + 1 }
+
+// New makes an engine; Start sets it going.
+func New(cfg Config) (*Engine, error) {
+	e := &Engine{cfg: cfg, rings: map[*Rings]struct{}{}}
+	e.offload = newOffload(cfg.Tun, cfg.Batch, cfg.Log, cfg.Offload)
+	for i, q := range cfg.Tun.Queues() {
+		o, err := e.newOutward(i, q)
+		if err != nil {
+			e.Close()
+			return nil, err
+		}
+		e.outward = append(e.outward, o)
+	}
+	for i, c := range cfg.Conns {
+		s, err := e.newSocket(i, c)
+		if err != nil {
+			e.Close()
+			return nil, err
+		}
+		e.sockets = append(e.sockets, s)
+	}
+	return e, nil
+}
+
+func (e *Engine) newOutward(i int, q *tun.Queue) (*outward, error) {
+	poller, err := poll.New()
+	if err != nil {
+		return nil, fmt.Errorf("make poller: %w", err)
+	}
+	o := &outward{
+		c:       new(OutCounters),
+		queue:   q,
+		reply:   e.cfg.Tun.NewWriter(i),
+		peers:   e.cfg.Peers,
+		conns:   e.cfg.Conns,
+		poller:  poller,
+		scratch: aead.NewScratch(),
+		mss:     e.cfg.MSS,
+		ahead:   e.cfg.Prefetch,
+		pings:   make(chan *peer.Peer, pingQueue),
+		done:    make(chan struct{}),
+		buf:     make([]byte, vnet.HeaderLen+1<<16),
+	}
+	o.area = newArea(o.c, udp.NewSender(areaRuns), e.cfg.Batch)
+	for _, a := range e.cfg.Answer {
+		family := 0
+		if a.Is6() {
+			family = 1
+		}
+		if !o.answer.from[family].IsValid() {
+			o.answer.from[family] = a
+		}
+	}
+	return o, nil
+}
+
+func (e *Engine) newSocket(i int, c *udp.Conn) (*socket, error) {
+	poller, err := poll.New()
+	if err != nil {
+		return nil, fmt.Errorf("make poller: %w", err)
+	}
+	s := &socket{
+		conn:    c,
+		recv:    udp.NewReceiver(socketMessages),
+		poller:  poller,
+		control: e.cfg.Control,
+		done:    make(chan struct{}),
+	}
+	s.opener, s.inner = e.newInbound(i)
+	return s, nil
+}
+
+// newInbound makes the part that all inward workers have. TUN queues are
+// shared by turns: writing to one needs no lock.
+func (e *Engine) newInbound(i int) (*Opener, *inner) {
+	in := newInner(nil, e.cfg.Tun.NewWriter(i%len(e.cfg.Tun.Queues())), e.offload, e.cfg.MSS)
+	o := NewOpener(e.cfg.Peers, in, e.cfg.Batch, e.cfg.Prefetch)
+	in.c = o.Counters
+	return o, in
+}
+
+// Start sets the socket and outward workers going. Every worker is a thread
+// that spends its life in system calls; with a scheduler slot for each of them
+// the runtime never hands a slot away and takes it back around a call.
+func (e *Engine) Start() {
+	e.running = true
+	e.reserveThreads(len(e.outward) + len(e.sockets))
+	for _, o := range e.outward {
+		go o.run()
+	}
+	for _, s := range e.sockets {
+		go s.run()
+	}
+}
+
+func (e *Engine) reserveThreads(workers int) {
+	if want := workers + 2; runtime.GOMAXPROCS(0) < want {
+		runtime.GOMAXPROCS(want)
+	}
+}
+
+// Ping asks for a keepalive to a peer. It never blocks.
+func (e *Engine) Ping(p *peer.Peer) {
+	o := e.outward[QueueOf(p, len(e.outward))]
+	select {
+	case o.pings <- p:
+		o.poller.Wake()
+	default:
+	}
+}
+
+// QueueOf returns the TUN queue, of so many, whose worker serves a peer.
+func QueueOf(p *peer.Peer, queues int) int { return int(p.ID) % queues }
+
+// Close stops all workers, rings first, and waits for them.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	var rings []*Rings
+	for r := range e.rings {
+		rings = append(rings, r)
+	}
+	e.mu.Unlock()
+	for _, r := range rings {
+		_ = e.Remove(r, func() error { return nil })
+	}
+	for _, s := range e.sockets {
+		s.stopped.Store(true)
+		s.poller.Wake()
+	}
+	for _, o := range e.outward {
+		o.stopped.Store(true)
+		o.poller.Wake()
+	}
+	for _, s := range e.sockets {
+		if e.running {
+			<-s.done
+		}
+		s.poller.Close()
+	}
+	for _, o := range e.outward {
+		if e.running {
+			<-o.done
+		}
+		o.poller.Close()
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/packet"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/reason"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/record"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun/vnet"
+)
+
+// inner takes what an Opener accepted: it swallows keepalives, checks the
+// packets, merges neighbours into super-packets and writes them to the TUN. It
+// belongs to one worker.
+type inner struct {
+	c       *InCounters
+	gro     *vnet.GRO
+	out     *tun.Writer
+	offload *offload
+	mss     uint16 // largest MSS to let pass for IPv4, 20 less for IPv6; 0 any
+
+	opts   *vnet.Options // the GRO was set up for
+	pieces [][]byte
+}
+
+// newInner returns an inner that writes through w.
+func newInner(c *InCounters, w *tun.Writer, o *offload, mss uint16) *inner {
+	opts := o.opts.Load()
+	return &inner{c: c, out: w, offload: o, mss: mss, opts: opts,
+		gro: vnet.NewGRO(*opts), pieces: make([][]byte, 0, 2+vnet.MaxPackets)}
+}
+
+// Opened takes one batch of plaintext; the bytes must stay until flush.
+func (s *inner) Opened(p *peer.Peer, plain [][]byte) {
+	var allowed netip.Addr // a source this peer was just found to own
+	n, bytes, keepalive := 0, 0, 0
+	for _, b := range plain {
+		src, ok := packet.Source(b)
+		if !ok {
+			switch {
+			case record.IsKeepalive(b):
+				keepalive++
+			case record.IsOCCExit(b):
+				s.c.drop(reason.OCCExit, 1)
+				p.Exit()
+			default:
+				s.c.drop(reason.BadInner, 1)
+			}
+			continue
+		}
+		if src != allowed {
+			if !p.AllowsSource(src) {
+				s.c.drop(reason.SpoofedSource, 1)
+				continue
+			}
+			allowed = src
+		}
+		if s.mss != 0 {
+			packet.ClampMSS(b, s.mss, false)
+		}
+		if !s.gro.Add(b) { // more than a burst can hold: cannot happen
+			s.c.drop(reason.NoMemory, 1)
+			continue
+		}
+		n++
+		bytes += len(b)
+	}
+	if keepalive > 0 {
+		s.c.Keepalive.Add(uint64(keepalive))
+	}
+	if n > 0 {
+		p.In.Add(n, bytes)
+	}
+}
+
+// flush writes what Opened collected and forgets it.
+func (s *inner) flush() {
+	for i := range s.gro.Units() {
+		var packets int
+		s.pieces, packets = s.gro.Unit(i, s.pieces[:0])
+		err := s.out.Write(s.pieces)
+		if err != nil && packets > 1 && errors.Is(err, unix.EINVAL) {
+			s.singles(i)
+			continue
+		}
+		s.wrote(s.pieces, packets, err)
+	}
+	s.gro.Reset()
+	if opts := s.offload.opts.Load(); opts != s.opts {
+		s.gro.SetOptions(*opts)
+		s.opts = opts
+	}
+}
+
+// singles writes the packets of a refused super-packet one by one. When the
+// kernel takes them, it was the offload that it refused.
+func (s *inner) singles(unit int) {
+	h, _ := vnet.Parse(s.pieces[0])
+	refused := true
+	s.gro.Singles(unit, s.pieces, func(pieces [][]byte) {
+		err := s.out.Write(pieces)
+		refused = refused && err == nil
+		s.wrote(pieces, 1, err)
+	})
+	if refused {
+		s.offload.refuse(h.GSOType == vnet.GSOUDPL4)
+	}
+}
+
+// wrote accounts for one TUN write of so many packets.
+func (s *inner) wrote(pieces [][]byte, packets int, err error) {
+	s.c.Writes.Add(1)
+	if err != nil {
+		s.c.drop(reason.TunWrite, packets)
+		return
+	}
+	bytes := -vnet.HeaderLen
+	for _, b := range pieces {
+		bytes += len(b)
+	}
+	s.c.Delivered.Add(uint64(packets))
+	s.c.DelBytes.Add(uint64(bytes))
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/coalesce"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/packet"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/poll"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/reason"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/xsk"
+)
+
+// ringBurst is the most frames of one burst: 256 x 1,444 bytes fill four or
+// five super-packets and stay in a core's L2 cache.
+const ringBurst = 256
+
+// Modes of a ring's worker.
+const (
+	ringHeld     = iota // leave frames in the ring
+	ringRunning         // process them
+	ringDraining        // process what is there, then end
+)
+
+// ring is the worker of one AF_XDP socket.
+type ring struct {
+	sock   *xsk.Socket
+	opener *Opener
+	inner  *inner
+	poller *poll.Poller
+	mode   atomic.Int32
+	broken atomic.Bool // the socket reports an error: its device is gone
+	done   chan struct{}
+
+	frames  [ringBurst]xsk.Frame
+	records [ringBurst]coalesce.Record
+}
+
+func (r *ring) setMode(mode int32) {
+	r.mode.Store(mode)
+	r.poller.Wake()
+}
+
+// run works until the ring is drained. It is its thread's only user.
+func (r *ring) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(r.done)
+	var idle idle
+	for {
+		mode := r.mode.Load()
+		if mode == ringHeld {
+			_, _, _ = r.poller.Wait(-1, 0, 1000)
+			continue
+		}
+		if n := r.sock.Lease(r.frames[:]); n > 0 {
+			idle.found()
+			r.burst(r.frames[:n])
+			continue
+		}
+		if mode == ringDraining {
+			return
+		}
+		if idle.again() {
+			continue
+		}
+		ready, _, err := r.poller.Wait(r.sock.FD(), unix.POLLIN, 1000)
+		if (ready && !r.sock.Pending()) || err != nil {
+			// Ready with nothing there is an error condition: the device went
+			// away. The socket stays until it is taken off, and every wait
+			// would return at once.
+			r.broken.Store(true)
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// burst takes leased frames to their end and gives them back.
+func (r *ring) burst(frames []xsk.Frame) {
+	c := r.opener.Counters
+	n, bytes := 0, 0
+	for i := range frames {
+		flow, payload, ok := packet.ParseFrame(frames[i].Data)
+		if !ok {
+			c.drop(reason.BadFrame, 1)
+			continue
+		}
+		r.records[n] = coalesce.Record{Flow: flow, Data: payload}
+		n++
+		bytes += len(payload)
+	}
+	c.Bursts.Add(1)
+	c.Taken.Add(uint64(len(frames)))
+	c.Bytes.Add(uint64(bytes))
+	r.opener.Burst(r.records[:n], Monotonic(), false)
+	r.inner.flush()
+	// A wake-up that fails (device down) is retried with the next give-back.
+	_ = r.sock.GiveBack(frames)
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/reason"
+)
+
+// WorkerStats is what one worker did.
+type WorkerStats struct {
+	Kind    string // "ring", "socket" or "out"
+	NIC     string // ring
+	Queue   int    // receive queue, listener or TUN queue
+	Bursts  uint64
+	Records uint64
+	Bytes   uint64
+	Batches uint64
+	Rung    string
+}
+
+// Stats is a reading of all counters, including those of workers that have
+// ended. Each is read by itself: under load sums differ by what is in flight.
+type Stats struct {
+	Workers []WorkerStats
+
+	// Inward, over all sources.
+	Ring      uint64 // records taken from rings
+	Socket    uint64 // records taken from listeners
+	Batches   uint64
+	Keepalive uint64
+	Delivered uint64
+	DelBytes  uint64
+	Writes    uint64
+	Control   uint64
+	CtlBytes  uint64
+	CtlDrop   uint64
+	InFlight  uint64 // taken and not yet at their end
+	InDrops   [reason.Count]uint64
+
+	// Outward.
+	Reads        uint64
+	Packets      uint64
+	Bytes        uint64
+	Sends        uint64
+	KeepaliveOut uint64
+	OutDrops     [reason.Count]uint64
+
+	TSO, USO bool
+	Why      string // why an offload is off
+}
+
+// Stats reads all counters.
+func (e *Engine) Stats() Stats {
+	var s Stats
+	s.TSO, s.USO, s.Why = e.offload.state()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.Ring = e.gone.Taken.Load()
+	s.inward(&e.gone)
+	for r := range e.rings {
+		for _, w := range r.rings {
+			c := w.opener.Counters
+			s.Ring += c.Taken.Load()
+			s.inward(c)
+			s.Workers = append(s.Workers, WorkerStats{Kind: "ring", NIC: r.NIC, Queue: w.sock.Queue(), Rung: r.Rung,
+				Bursts: c.Bursts.Load(), Records: c.Taken.Load(), Bytes: c.Bytes.Load(), Batches: c.Batches.Load()})
+		}
+	}
+	for i, w := range e.sockets {
+		c := w.opener.Counters
+		s.Socket += c.Taken.Load()
+		s.inward(c)
+		s.Workers = append(s.Workers, WorkerStats{Kind: "socket", Queue: i, Rung: "socket",
+			Bursts: c.Bursts.Load(), Records: c.Taken.Load(), Bytes: c.Bytes.Load(), Batches: c.Batches.Load()})
+	}
+	for i, w := range e.outward {
+		c := w.c
+		s.Reads += c.Reads.Load()
+		s.Packets += c.Packets.Load()
+		s.Bytes += c.Bytes.Load()
+		s.Sends += c.Sends.Load()
+		s.KeepaliveOut += c.Keepalive.Load()
+		for r := range c.Drops {
+			s.OutDrops[r] += c.Drops[r].Load()
+		}
+		s.Workers = append(s.Workers, WorkerStats{Kind: "out", Queue: i,
+			Bursts: c.Reads.Load(), Records: c.Packets.Load(), Bytes: c.Bytes.Load(), Batches: c.Sends.Load()})
+	}
+	return s
+}
+
+func (s *Stats) inward(c *InCounters) {
+	fated := c.Fated() // before Taken, so that the difference is not negative
+	if taken := c.Taken.Load(); taken > fated {
+		s.InFlight += taken - fated
+	}
+	s.Batches += c.Batches.Load()
+	s.Keepalive += c.Keepalive.Load()
+	s.Delivered += c.Delivered.Load()
+	s.DelBytes += c.DelBytes.Load()
+	s.Writes += c.Writes.Load()
+	s.Control += c.Control.Load()
+	s.CtlBytes += c.CtlBytes.Load()
+	s.CtlDrop += c.CtlDrop.Load()
+	for r := range c.Drops {
+		s.InDrops[r] += c.Drops[r].Load()
+	}
+}
+
+// merge adds another worker's counters, which no longer change.
+func (c *InCounters) merge(o *InCounters) {
+	c.Bursts.Add(o.Bursts.Load())
+	c.Taken.Add(o.Taken.Load())
+	c.Bytes.Add(o.Bytes.Load())
+	c.Batches.Add(o.Batches.Load())
+	c.Keepalive.Add(o.Keepalive.Load())
+	c.Delivered.Add(o.Delivered.Load())
+	c.DelBytes.Add(o.DelBytes.Load())
+	c.Writes.Add(o.Writes.Load())
+	for r := range o.Drops {
+		c.Drops[r].Add(o.Drops[r].Load())
+	}
+}

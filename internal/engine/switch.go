@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/poll"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/xsk"
+)
+
+// switchLimit bounds each wait while sources change places. A source that is
+// not empty by then is under such load that a few records out of order do less
+// harm than silence.
+const switchLimit = 250 * time.Millisecond
+
+// Rings are the workers of one NIC's AF_XDP sockets.
+type Rings struct {
+	NIC   string
+	Rung  string
+	rings []*ring
+}
+
+// Broken reports whether a socket says that its device is gone.
+func (r *Rings) Broken() bool {
+	for _, w := range r.rings {
+		if w.broken.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// Add starts workers on the sockets and lets steering begin. Records that
+// arrived before on the listeners must not be overtaken by those that the rings
+// get: the workers leave their rings alone until each listener was found empty
+// once after steer has returned. steer makes the program accept and returns
+// when every packet that was let pass before has reached its socket.
+//
+// When steer fails nothing is left running. The sockets stay the caller's.
+func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) (*Rings, error) {
+	e.switching.Lock()
+	defer e.switching.Unlock()
+	r := &Rings{NIC: nic, Rung: rung}
+	for i, sock := range socks {
+		poller, err := poll.New()
+		if err != nil {
+			e.end(r)
+			return nil, fmt.Errorf("make poller: %w", err)
+		}
+		w := &ring{sock: sock, poller: poller, done: make(chan struct{})}
+		w.opener, w.inner = e.newInbound(i)
+		w.mode.Store(ringHeld)
+		r.rings = append(r.rings, w)
+		go w.run()
+	}
+	e.mu.Lock()
+	e.rings[r] = struct{}{}
+	workers := len(e.outward) + len(e.sockets)
+	for other := range e.rings {
+		workers += len(other.rings)
+	}
+	e.mu.Unlock()
+	e.reserveThreads(workers)
+	if err := steer(); err != nil {
+		e.end(r)
+		return nil, err
+	}
+	for _, s := range e.sockets {
+		s.emptied(switchLimit)
+	}
+	for _, w := range r.rings {
+		w.setMode(ringRunning)
+	}
+	return r, nil
+}
+
+// Remove ends steering and then the workers, with nothing lost. Meanwhile the
+// listeners' data records are put aside, so that they do not overtake what is
+// still in the rings. stop makes the program pass everything and returns when
+// every packet steered before is in its ring; an error of it is returned, but
+// does not keep the workers from ending. The sockets stay the caller's.
+func (e *Engine) Remove(r *Rings, stop func() error) error {
+	e.switching.Lock()
+	defer e.switching.Unlock()
+	for _, s := range e.sockets {
+		s.hold(true)
+	}
+	err := stop()
+	e.end(r)
+	for _, s := range e.sockets {
+		s.hold(false)
+	}
+	return err
+}
+
+// end drains the rings and waits for the workers to end.
+func (e *Engine) end(r *Rings) {
+	for _, w := range r.rings {
+		w.setMode(ringDraining)
+	}
+	for _, w := range r.rings {
+		<-w.done
+		w.poller.Close()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, known := e.rings[r]; known {
+		delete(e.rings, r)
+		for _, w := range r.rings {
+			e.gone.merge(w.opener.Counters)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// AddAddress gives the link an address with its prefix length. IPv6 addresses
+// are added without duplicate address detection, so that they can be bound and
+// can answer at once. An address the link has already is no error.
+func AddAddress(link string, prefix netip.Prefix) error {
+	return change(link, fmt.Sprintf("add address %s to", prefix), func(nl netlink.Link) error {
+		addr := &netlink.Addr{IPNet: ipNet(prefix)}
+		if prefix.Addr().Is6() {
+			addr.Flags = unix.IFA_F_NODAD
+		}
+		err := netlink.AddrAdd(nl, addr)
+		if errors.Is(err, unix.EEXIST) {
+			return nil
+		}
+		return err
+	})
+}
+
+// DelAddress takes an address from the link; one it doesn't have is no error.
+func DelAddress(link string, prefix netip.Prefix) error {
+	return change(link, fmt.Sprintf("delete address %s from", prefix), func(nl netlink.Link) error {
+		err := netlink.AddrDel(nl, &netlink.Addr{IPNet: ipNet(prefix)})
+		if errors.Is(err, unix.EADDRNOTAVAIL) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Addresses returns the local addresses of the namespace, of all links, sorted
+// and each once, IPv6 without zone. Tentative addresses are among them.
+func Addresses() ([]netip.Addr, error) { return addresses(nil) }
+
+// LinkAddresses returns the local addresses of one link, as Addresses does.
+func LinkAddresses(link string) ([]netip.Addr, error) {
+	nl, err := find(link)
+	if err != nil {
+		return nil, err
+	}
+	return addresses(nl)
+}
+
+func addresses(nl netlink.Link) ([]netip.Addr, error) {
+	list, err := retryDump(func() ([]netlink.Addr, error) { return netlink.AddrList(nl, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	out := make([]netip.Addr, 0, len(list))
+	for _, a := range list {
+		if a.IPNet == nil {
+			continue
+		}
+		if addr, ok := netip.AddrFromSlice(a.IP); ok {
+			out = append(out, addr.Unmap())
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out), nil
+}
+
+// AddRoute routes dst over the link, through the gateway if it is valid. A route
+// to the same destination with the same metric is replaced.
+func AddRoute(link string, dst netip.Prefix, gateway netip.Addr) error {
+	return change(link, fmt.Sprintf("add route %s over", dst), func(nl netlink.Link) error {
+		return netlink.RouteReplace(route(nl, dst, gateway))
+	})
+}
+
+// DelRoute removes a route made by AddRoute; one that is gone is no error.
+func DelRoute(link string, dst netip.Prefix, gateway netip.Addr) error {
+	return change(link, fmt.Sprintf("delete route %s over", dst), func(nl netlink.Link) error {
+		err := netlink.RouteDel(route(nl, dst, gateway))
+		if errors.Is(err, unix.ESRCH) {
+			return nil
+		}
+		return err
+	})
+}
+
+func route(nl netlink.Link, dst netip.Prefix, gateway netip.Addr) *netlink.Route {
+	r := &netlink.Route{LinkIndex: nl.Attrs().Index, Dst: ipNet(dst.Masked())}
+	if gateway.IsValid() {
+		r.Gw = gateway.AsSlice()
+	} else {
+		r.Scope = netlink.SCOPE_LINK
+	}
+	return r
+}
+
+// AddNeighbour makes a permanent neighbour entry: the address is at that MAC,
+// and is never asked for. An entry that is there is replaced.
+func AddNeighbour(link string, addr netip.Addr, mac net.HardwareAddr) error {
+	return change(link, fmt.Sprintf("add neighbour %s on", addr), func(nl netlink.Link) error {
+		family := netlink.FAMILY_V4
+		if addr.Is6() {
+			family = netlink.FAMILY_V6
+		}
+		return netlink.NeighSet(&netlink.Neigh{
+			LinkIndex:    nl.Attrs().Index,
+			Family:       family,
+			State:        netlink.NUD_PERMANENT,
+			IP:           addr.AsSlice(),
+			HardwareAddr: mac,
+		})
+	})
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}

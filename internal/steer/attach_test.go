@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/netdev"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/testlab"
+)
+
+// rungs are the ones that veth has, with clsact forced beside what the kernel has.
+func rungs(n *network) map[string]Options {
+	clsact := n.options(ModeTC)
+	clsact.withoutTCX = true
+	return map[string]Options{
+		"xdp": n.options(ModeXDP), "tc": n.options(ModeTC), "clsact": clsact, "xdp-generic": n.options(ModeXDPGeneric),
+	}
+}
+
+func TestRungs(t *testing.T) {
+	for name := range rungs(&network{}) {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t, testlab.Veth{Queues: 2, WireLike: true})
+			w4, w6 := n.wire(remote4, local4), n.wire(remote6, local6)
+			a := n.attach(rungs(n)[name])
+
+			const count = 200
+			for i := range uint32(count) {
+				w4.write(numbered(testPeer4, i, 1400))
+				w6.write(numbered(testPeer6, i, 100))
+			}
+			seen := map[[8]byte]int{}
+			for _, p := range fromSockets(t, a.Sockets(), 2*count) {
+				seen[[8]byte(p)]++
+				if size := map[byte]int{0x00: 1400, 0xf2: 100}[p[1]]; len(p) != size {
+					t.Errorf("record of %d bytes, want %d", len(p), size)
+				}
+			}
+			for key, times := range seen {
+				if times != 1 {
+					t.Errorf("record %x came %d times", key, times)
+				}
+			}
+			if len(seen) != 2*count {
+				t.Errorf("%d different records, want %d", len(seen), 2*count)
+			}
+
+			// What passes reaches the listener; what is dropped does not.
+			control := []byte{7 << 3, 1, 2, 3}
+			w4.write(control, record(9, testKey, 100), record(testPeer4, 0, 100), record(testPeer4, testKey, 20))
+			for i, p := range w4.fromListener(3) {
+				if want := []int{4, 100, 20}[i]; len(p) != want {
+					t.Errorf("datagram %d has %d bytes, want %d", i, len(p), want)
+				}
+			}
+			w4.nothingMore()
+			w6.nothingMore()
+			got := packets(t, a)
+			for label, want := range map[string]uint64{
+				"steered": 2 * count, "unknown_peer": 1, "not_data_v2": 1, "other_key": 1, "short_record": 1, "no_socket": 0, "malformed": 0,
+			} {
+				if got[label] != want {
+					t.Errorf("%s: %d frames, want %d", label, got[label], want)
+				}
+			}
+			for id, frame := range map[uint32]uint64{testPeer4: 42 + 1400, testPeer6: 62 + 100} {
+				traffic, ok, err := a.PeerStats(id)
+				if want := (Traffic{count, count * frame}); err != nil || !ok || traffic != want {
+					t.Errorf("peer %d: %+v, %v, %v, want %+v", id, traffic, ok, err, want)
+				}
+			}
+
+			// After Accept(false) the rings stay as they are and the stack has the rest.
+			w4.write(numbered(testPeer4, 1000, 64))
+			fromSockets(t, a.Sockets(), 1)
+			if err := a.Accept(false); err != nil {
+				t.Fatal(err)
+			}
+			w4.write(numbered(testPeer4, 1001, 64), record(9, testKey, 64))
+			w4.fromListener(2)
+			for _, s := range a.Sockets() {
+				if s.Pending() {
+					t.Error("a record was steered after Accept(false)")
+				}
+			}
+			if lost, err := a.HandoverLost(); lost != 0 || err != nil {
+				t.Errorf("lost in the private pair: %d, %v", lost, err)
+			}
+			n.checkPins(a)
+			n.detach(a)
+			n.mustBeClean()
+			w4.write(numbered(testPeer4, 1002, 64))
+			w4.fromListener(1)
+			if got := packets(t, a); got["steered"] != 2*count+1 || got["not_accepting"] != 2 {
+				t.Errorf("counters after close: %v", got)
+			}
+			if err := a.Heartbeat(); !errors.Is(err, ErrClosed) {
+				t.Errorf("heartbeat after close: %v", err)
+			}
+		})
+	}
+}
+
+// checkPins looks for the maps and programs under their names.
+func (n *network) checkPins(a *Attachment) {
+	n.t.Helper()
+	if want := filepath.Join(n.pinDir, "ovpn-xdp", "gw", "eth0"); a.PinPath() != want {
+		n.t.Errorf("pins at %s, want %s", a.PinPath(), want)
+	}
+	want := []string{"listeners", "peers", "peer_stats", "endpoints", "xsks", "verdicts", "control", "prog_ovpn_xdp"}
+	if a.Rung() == "tc" {
+		want[len(want)-1] = "prog_ovpn_tc"
+		want = append(want, "handover", "prog_ovpn_handover")
+	}
+	found, err := os.ReadDir(a.PinPath())
+	if err != nil || len(found) != len(want) {
+		n.t.Errorf("pins: %v, %v, want %v", found, err, want)
+	}
+	for _, name := range want {
+		if _, err := os.Stat(filepath.Join(a.PinPath(), name)); err != nil {
+			n.t.Error(err)
+		}
+	}
+}
+
+func TestGrantedModes(t *testing.T) {
+	n := newNetwork(t, testlab.Veth{Queues: 3})
+	_, err := n.tryAttach(n.options(ModeZeroCopy))
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("zero-copy on veth: %v, want EOPNOTSUPP", err)
+	}
+	n.mustBeClean()
+
+	a := n.attach(n.options(ModeAuto))
+	if a.Rung() != "xdp" || a.XDPMode() != "native" || !a.Copy() || a.ChunkSize() != 2048 {
+		t.Errorf("rung %s, mode %s, copy %v, chunk %d", a.Rung(), a.XDPMode(), a.Copy(), a.ChunkSize())
+	}
+	if want := "zero-copy: operation not supported"; a.WhyNotHigher() != want {
+		t.Errorf("why not higher: %q, want %q", a.WhyNotHigher(), want)
+	}
+	if len(a.Queues()) != 3 || len(a.Sockets()) != 3 || len(a.Missing()) != 0 {
+		t.Errorf("queues %v, missing %v", a.Queues(), a.Missing())
+	}
+	if l := n.host.Link("eth0"); l.XDP.Mode != netdev.XDPNative {
+		t.Errorf("kernel says mode %q", l.XDP.Mode)
+	}
+	n.detach(a)
+
+	o := n.options(ModeXDP)
+	o.Queues = []int{0, 2}
+	a = n.attach(o)
+	if got := queueList(a.Queues()) + " without " + queueList(a.Missing()); got != "0,2 without 1" {
+		t.Errorf("queues %s", got)
+	}
+	n.detach(a)
+	o.Queues = []int{3}
+	if _, err := n.tryAttach(o); err == nil || !strings.Contains(err.Error(), "receive queues 0-2, not 3") {
+		t.Errorf("queue that is not there: %v", err)
+	}
+	n.mustBeClean()
+
+	a = n.attach(n.options(ModeXDPGeneric))
+	if a.XDPMode() != "generic" || n.host.Link("eth0").XDP.Mode != netdev.XDPGeneric {
+		t.Errorf("mode %s, kernel says %s", a.XDPMode(), n.host.Link("eth0").XDP.Mode)
+	}
+}
+
+func TestRefusedOptions(t *testing.T) {
+	n := newNetwork(t, testlab.Veth{})
+	for _, ring := range []int{0, 1, 32, 511, 1022, 1 << 20, -1} {
+		o := n.options(ModeAuto)
+		o.RingSize = ring
+		if _, err := n.tryAttach(o); err == nil || !strings.Contains(err.Error(), "ring size") {
+			t.Errorf("ring size %d: %v", ring, err)
+		}
+	}
+	for _, name := range []string{"", "a.b", "a/b", "sixteen-letters-", "ü"} {
+		o := n.options(ModeAuto)
+		o.Gateway = name
+		if _, err := n.tryAttach(o); err == nil || !strings.Contains(err.Error(), "gateway name") {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+	o := n.options("fast")
+	if _, err := n.tryAttach(o); err == nil || !strings.Contains(err.Error(), `mode "fast"`) {
+		t.Errorf("unknown mode: %v", err)
+	}
+	o = n.options(ModeAuto)
+	o.NIC = "eth9"
+	if _, err := n.tryAttach(o); !errors.Is(err, netdev.ErrNotFound) {
+		t.Errorf("unknown device: %v", err)
+	}
+	var declined *Declined
+	if _, err := n.tryAttach(n.options(ModeSocket)); !errors.As(err, &declined) {
+		t.Errorf("mode socket: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	n.host.Do(func() {
+		if _, err := Attach(ctx, n.options(ModeAuto)); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+	n.mustBeClean()
+}
+
+func TestNeverEvicts(t *testing.T) {
+	n := newNetwork(t, testlab.Veth{})
+	w := n.wire(remote4, local4)
+	l := n.host.Link("eth0")
+	foreign := passProgram(t, "xdp_dispatcher")
+	var held link.Link
+	n.host.Do(func() {
+		var err error
+		held, err = link.AttachXDP(link.XDPOptions{Program: foreign, Interface: l.Index, Flags: link.XDPDriverMode})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer held.Close()
+	mine := n.host.Link("eth0").XDP.ProgID
+
+	for _, mode := range []Mode{ModeXDP, ModeZeroCopy, ModeXDPGeneric} {
+		_, err := n.tryAttach(n.options(mode))
+		var slot *SlotHeldError
+		if !errors.As(err, &slot) {
+			t.Fatalf("%s: %v", mode, err)
+		}
+		info, infoErr := held.Info()
+		if infoErr != nil {
+			t.Fatal(infoErr)
+		}
+		if slot.Holder.ProgID != mine || slot.Holder.LinkID != uint32(info.ID) {
+			t.Errorf("%s: holder %+v, want program %d, link %d", mode, slot.Holder, mine, info.ID)
+		}
+		for _, part := range []string{"eth0: XDP slot held by program ", "`xdp_dispatcher` (link ", "use --mode tc"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q lacks %q", mode, err, part)
+			}
+		}
+	}
+	a := n.attach(n.options(ModeAuto))
+	if a.Rung() != "tc" || !strings.Contains(a.WhyNotHigher(), "xdp: slot held by program") {
+		t.Errorf("rung %s, because %q", a.Rung(), a.WhyNotHigher())
+	}
+	w.write(numbered(testPeer4, 1, 1000))
+	fromSockets(t, a.Sockets(), 1)
+	n.detach(a)
+	if now := n.host.Link("eth0").XDP.ProgID; now != mine {
+		t.Errorf("XDP program is %d after detach, was %d", now, mine)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.mustBeClean()
+
+	// By netlink: no link to name.
+	n.attachByNetlink(foreign.FD())
+	if _, err := n.tryAttach(n.options(ModeXDP)); err == nil || !strings.Contains(err.Error(), "(attached by netlink)") {
+		t.Errorf("held by netlink: %v", err)
+	}
+	n.attachByNetlink(-1)
+	n.mustBeClean()
+}
+
+func TestTwoGatewaysOnOneDevice(t *testing.T) {
+	n := newNetwork(t, testlab.Veth{})
+	first := n.attach(n.options(ModeXDP))
+	second := n.options(ModeXDP)
+	second.Gateway = "other"
+	if _, err := n.tryAttach(second); err == nil || !strings.Contains(err.Error(), "`ovpn_xdp`") {
+		t.Errorf("second gateway: %v", err)
+	}
+	n.detach(first)
+	// tc has room for both, on either hook.
+	for _, withoutTCX := range []bool{false, true} {
+		o := n.options(ModeTC)
+		o.withoutTCX, second.withoutTCX = withoutTCX, withoutTCX
+		second.Mode = ModeTC
+		first := n.attach(o)
+		other, err := n.tryAttach(second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := n.wire(remote4, local4)
+		w.write(numbered(testPeer4, 1, 100))
+		fromSockets(t, first.Sockets(), 1)
+		n.detach(other)
+		w.write(numbered(testPeer4, 2, 100))
+		fromSockets(t, first.Sockets(), 1)
+		n.detach(first)
+		w.send.Close()
+		w.listen.Close()
+	}
+	n.mustBeClean()
+}
+
+// Numbered records arrive at a fixed pace while the device is attached and
+// detached again and again: each must come exactly once, by either way.
+func TestAttachDetachLosesNothing(t *testing.T) {
+	for name := range rungs(&network{}) {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t, testlab.Veth{Queues: 2, WireLike: true})
+			w := n.wire(remote4, local4)
+			var sent uint32
+			stop, done := make(chan struct{}), make(chan error, 1)
+			go func() {
+				var err error
+				for err == nil {
+					select {
+					case <-stop:
+						done <- nil
+						return
+					default:
+					}
+					_, err = w.send.Write(numbered(testPeer4, sent, 200))
+					sent++
+					if sent%8 == 0 {
+						time.Sleep(time.Millisecond)
+					}
+				}
+				done <- err
+			}()
+			counts := map[uint32]int{}
+			take := func(payloads [][]byte) {
+				for _, p := range payloads {
+					counts[binary.BigEndian.Uint32(p[4:])]++
+				}
+			}
+			steered := 0
+			for range 5 {
+				a := n.attach(rungs(n)[name])
+				time.Sleep(20 * time.Millisecond)
+				if err := a.Accept(false); err != nil {
+					t.Fatal(err)
+				}
+				got := int(packets(t, a)["steered"])
+				take(fromSockets(t, a.Sockets(), got))
+				steered += got
+				n.detach(a)
+			}
+			close(stop)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if steered == 0 || steered == int(sent) {
+				t.Errorf("%d of %d records steered: no mix of both ways", steered, sent)
+			}
+			take(w.fromListener(int(sent) - steered))
+			w.nothingMore()
+			for id := range sent {
+				if counts[id] != 1 {
+					t.Errorf("record %d came %d times", id, counts[id])
+				}
+			}
+			n.mustBeClean()
+		})
+	}
+}
+
+func TestJumboFrames(t *testing.T) {
+	testlab.RequireFeature(t, "frags flag", probeFrags)
+	n := newNetwork(t, testlab.Veth{MTU: 9000, WireLike: true})
+	w := n.wire(remote4, local4)
+	a := n.attach(n.options(ModeXDP))
+	if a.ChunkSize() != 4096 {
+		t.Errorf("chunk %d, want 4096", a.ChunkSize())
+	}
+	// 3,300 bytes stay in one page with their headroom, 8,000 do not.
+	w.write(numbered(testPeer4, 1, 3300), numbered(testPeer4, 2, 8000))
+	if got := fromSockets(t, a.Sockets(), 1); len(got) == 1 && len(got[0]) != 3300 {
+		t.Errorf("record of %d bytes", len(got[0]))
+	}
+	if got := w.fromListener(1); len(got) == 1 && len(got[0]) != 8000 {
+		t.Errorf("datagram of %d bytes", len(got[0]))
+	}
+	if got := packets(t, a); got["steered"] != 1 || got["oversize"]+got["multi_buffer"] != 1 {
+		t.Errorf("counters %v", got)
+	}
+	n.detach(a)
+
+	a = n.attach(n.options(ModeTC))
+	w.write(numbered(testPeer4, 1, 3300), numbered(testPeer4, 2, 8000))
+	fromSockets(t, a.Sockets(), 1)
+	w.fromListener(1)
+	if got := packets(t, a); got["steered"] != 1 || got["oversize"] != 1 {
+		t.Errorf("counters on tc: %v", got)
+	}
+}
+
+// A 64 KiB aggregate of a local sender crosses a veth whole where a generic hook
+// or tc sees it. It must reach the UDP socket unharmed.
+func TestAggregatePasses(t *testing.T) {
+	for _, mode := range []Mode{ModeXDPGeneric, ModeTC} {
+		n := newNetwork(t, testlab.Veth{})
+		w := n.wire(remote4, local4)
+		raw, err := w.send.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			testlab.Unmet(t, "UDP_SEGMENT: %v", err)
+		}
+		a := n.attach(n.options(mode))
+		var aggregate []byte
+		for i := range uint32(40) {
+			aggregate = append(aggregate, numbered(testPeer4, i, 1000)...)
+		}
+		w.write(aggregate)
+		for i, p := range w.fromListener(40) {
+			if len(p) != 1000 || binary.BigEndian.Uint32(p[4:]) != uint32(i) {
+				t.Fatalf("%s: datagram %d: %d bytes, %x", mode, i, len(p), p[:8])
+			}
+		}
+		if got := packets(t, a); got["oversize"] != 1 || got["steered"] != 0 {
+			t.Errorf("%s: counters %v", mode, got)
+		}
+	}
+}
+
+// The kernel takes the outer tag off a frame before tc sees it, and leaves it on
+// for XDP: both have to count it.
+func TestVLANTags(t *testing.T) {
+	for _, mode := range []Mode{ModeXDP, ModeTC} {
+		n := newNetwork(t, testlab.Veth{})
+		a := n.attach(n.options(mode))
+		good := frame4(remote4, local4, record(testPeer4, testKey, 500))
+		n.sendRaw("eth0", tagged(good, 0x8100_0007))
+		if got := fromSockets(t, a.Sockets(), 1); len(got) == 1 && len(got[0]) != 500 {
+			t.Errorf("%s: record of %d bytes", mode, len(got[0]))
+		}
+		n.sendRaw("eth0", tagged(good, 0x88a8_0007, 0x8100_0008))
+		n.sendRaw("eth0", tagged(good, 0x8100_0007, 0x8100_0008))
+		n.eventually("two tags", func() bool { return packets(t, a)["vlan_depth"] == 2 })
+		if got := packets(t, a)["steered"]; got != 1 {
+			t.Errorf("%s: %d frames steered, want 1", mode, got)
+		}
+	}
+}
+
+func TestTCRungOnBridge(t *testing.T) {
+	testlab.RequireTool(t, "ip")
+	n := newNetwork(t, testlab.Veth{})
+	for _, args := range [][]string{
+		{"link", "add", "br.7", "type", "bridge"},
+		{"link", "set", "br.7", "address", n.host.Link("eth0").MAC.String(), "up"},
+		{"link", "set", "eth0", "master", "br.7"},
+		{"address", "flush", "dev", "eth0"},
+		{"address", "add", "192.0.2.2/24", "dev", "br.7"},
+	} {
+		n.host.Output("ip", args...)
+	}
+	w := n.wire(remote4, local4)
+	o := n.options(ModeAuto)
+	o.NIC = "br.7"
+	a := n.attach(o)
+	if a.Rung() != "tc" || !strings.HasSuffix(a.PinPath(), "/gw/br_7") {
+		t.Errorf("rung %s, pins %s", a.Rung(), a.PinPath())
+	}
+	if want := "xdp: operation not supported"; a.WhyNotHigher() != want {
+		t.Errorf("why not higher: %q, want %q", a.WhyNotHigher(), want)
+	}
+	w.write(numbered(testPeer4, 1, 500))
+	fromSockets(t, a.Sockets(), 1)
+	n.detach(a)
+	n.mustBeClean()
+}
+
+func TestPrivatePairIsQuiet(t *testing.T) {
+	n := newNetwork(t, testlab.Veth{})
+	a := n.attach(n.options(ModeTC))
+	near, far := pairNames("gw", "eth0")
+	for _, name := range []string{near, far} {
+		if len(name) > netdev.MaxName {
+			t.Errorf("%s is too long for a link", name)
+		}
+		l := n.host.Link(name)
+		if !l.Up() || l.RawFlags&unix.IFF_NOARP == 0 {
+			t.Errorf("%s: flags %x", name, l.RawFlags)
+		}
+		n.host.Do(func() {
+			addrs, err := netdev.LinkAddresses(name)
+			if err != nil || len(addrs) != 0 {
+				t.Errorf("%s has addresses %v, %v", name, addrs, err)
+			}
+		})
+	}
+	if want := min(runtime.NumCPU(), 1); len(a.Queues()) != want {
+		t.Errorf("%d queues for a device with one", len(a.Queues()))
+	}
+	if arrived, _, err := readHandover(a.handover.Maps["handover"]); arrived != 0 || err != nil {
+		t.Errorf("%d frames in an unused pair, %v", arrived, err)
+	}
+}
+
+// A device that is deleted takes nothing else with it.
+func TestDeviceDeleted(t *testing.T) {
+	for name := range rungs(&network{}) {
+		n := newNetwork(t, testlab.Veth{})
+		a := n.attach(rungs(n)[name])
+		n.host.Do(func() {
+			if err := netdev.DeleteLink("eth0"); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Accept(false); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := a.Close(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		n.mustBeUnpinned()
+	}
+}
