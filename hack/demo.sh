@@ -83,7 +83,7 @@ tcp='"\(.end.sum_received.bits_per_second/1e7|round/100) Gbit/s, \(.end.sum_sent
 udp='"\(.end.sum.bits_per_second/1e6|round) Mbit/s, \(.end.sum.lost_packets) of \(.end.sum.packets) lost"'
 measured "TCP, a to b" "$tcp" -Z -C cubic -t 5
 measured "TCP, b to a" "$tcp" -Z -C cubic -t 5 -R
-measured "UDP, a to b" "$udp" -u -b 300M -l 1392 -t 3
+measured "UDP, a to b" "$udp" -u -b 300M -l 1360 -t 3
 
 for side in a b; do
 	gw=GW_$side
@@ -94,21 +94,22 @@ done
 
 pins=/sys/fs/bpf/ovpn-xdp/$GW_a/eth0
 heading "bpftool, $pins"
+about() { echo "  map $(bpftool map show pinned "$1" | sed -n 1p)${2:-}"; }
 for pin in "$pins"/*; do
 	map=${pin##*/}
 	case $map in
 	prog_*) continue ;;
-	xsks) row "$map" "an XSKMAP cannot be dumped" ;;
+	xsks) about "$pin" " (an XSKMAP cannot be dumped)" ;;
 	verdicts | peer_stats)
 		# One value per CPU: too long to print whole, so the sums that are not zero.
-		row "$map" "$(bpftool map show pinned "$pin" | sed -n 1p)"
+		about "$pin"
 		bpftool -j map dump pinned "$pin" | jq -rc '.[].formatted
 			| {key} + (.values[0].value | if has("reason") then {reason} else {} end)
 				+ {packets: ([.values[].value.packets] | add), bytes: ([.values[].value.bytes] | add)}
 			| select(.packets > 0)' | sed 's/^/      /'
 		;;
 	*)
-		row "$map" "$(bpftool map show pinned "$pin" | sed -n 1p)"
+		about "$pin"
 		bpftool -j map dump pinned "$pin" | jq -c '.[].formatted' | sed 's/^/      /'
 		;;
 	esac

@@ -31,6 +31,9 @@ for package in $packages; do
 	[ ! -d "$package/testdata" ] || cp -a "$package/testdata" "$work/src/$package/"
 done
 
+# Some tests compare what is documented or declared with what is loaded.
+for folder in docs bpf; do [ ! -d $folder ] || cp -a $folder "$work/src/"; done
+
 cat >"$work/src/run" <<'END'
 #!/bin/bash
 # run PACKAGE NAME ARGUMENTS: one test binary, reported in a line, with its output if it failed.
@@ -48,11 +51,16 @@ if [ $rc = 0 ] && [ "$(count PASS)" = 0 ] && [ "$(count SKIP)" = 0 ] && [ -z "$E
 	exit 1
 fi
 summary="$(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped, $((SECONDS - from)) s"
-grep -A 2 '^--- SKIP' /tmp/out | grep -v '^--$\|^=== \|^--- PASS' | sed 's/^/      /'
+# With -test.v a test's messages stand before its result.
+grep -B 1 '^ *--- SKIP' /tmp/out | grep -v '^--$\|^=== \|--- PASS' | sed 's/^ */      /'
 if [ $rc = 0 ]; then
 	echo "ok    $name: $summary"
 else
-	tail -n 150 /tmp/out
+	if grep -q '^panic: \|^fatal error: ' /tmp/out; then
+		tail -n 150 /tmp/out
+	else
+		grep -B 20 '^ *--- FAIL' /tmp/out | grep -v '^--$\|^ *--- PASS\|^=== RUN'
+	fi
 	echo "FAIL  $name: $summary"
 fi
 exit $rc

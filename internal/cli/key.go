@@ -82,7 +82,7 @@ gateway needs no access to it.`,
 	f.StringVar(&file, "key-file", "", "OpenVPN static key `file`; - is stdin")
 	oneOf(cmd, &role, "role", "", "`role` of this end: server sends with the second half of the key, client with\nthe first", []string{string(admin.RoleServer), string(admin.RoleClient)})
 	oneOf(cmd, &slot, "slot", string(admin.Primary), "`slot`: primary or secondary", slots())
-	f.Uint8Var(&keyID, "key-id", 0, "key `id` in the records' header, 0 to 7")
+	f.Uint8Var(&keyID, "key-id", 0, "key `id` in the records' header, 0 to 7 (default: 0)")
 	oneOf(cmd, &k.Cipher, "cipher", "AES-256-GCM", "`cipher`: AES-128-GCM, AES-192-GCM, AES-256-GCM or CHACHA20-POLY1305", admin.Ciphers())
 	f.Uint32Var(&k.NextPacketID, "next-packet-id", 0, "first packet `id` to send with, above all that were ever used with this key\n(default: 1)")
 	_ = cmd.MarkFlagRequired("key-file")

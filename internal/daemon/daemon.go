@@ -164,7 +164,30 @@ func (g *gateway) openTun() (err error) {
 			return err
 		}
 	}
-	return netdev.SetUp(name)
+	if err := netdev.SetUp(name); err != nil {
+		return err
+	}
+	return g.awaitAddresses()
+}
+
+// awaitAddresses waits until the kernel takes packets to the addresses just
+// set: it installs an IPv6 address's local route from a work queue, and until
+// then drops what comes.
+func (g *gateway) awaitAddresses() error {
+	deadline := time.Now().Add(2 * time.Second)
+	for _, a := range g.cfg.Addresses {
+		for {
+			ok, err := netdev.IsLocal(a.Addr())
+			if err != nil {
+				return err
+			}
+			if ok || time.Now().After(deadline) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return nil
 }
 
 // workers returns the number of outward workers. A point-to-point gateway has

@@ -4,14 +4,18 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ovpn-xdp/ovpn-xdp/internal/admin"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/config"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/engine"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/netdev"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/steer"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/reason"
 )
@@ -219,7 +223,7 @@ func (g *gateway) Attach(ctx context.Context, name, mode string) (*admin.NIC, er
 		n.mode = mode
 	}
 	if err := g.attach(ctx, n); err != nil {
-		return nil, err
+		return nil, codedNIC(err)
 	}
 	if g.nic(name) == nil {
 		g.nics = append(g.nics, n)
@@ -227,6 +231,22 @@ func (g *gateway) Attach(ctx context.Context, name, mode string) (*admin.NIC, er
 	st := g.engine.Stats()
 	a := g.describeNIC(n, &st)
 	return &a, nil
+}
+
+// codedNIC gives an error of attaching the admin protocol's code.
+func codedNIC(err error) error {
+	var held *steer.SlotHeldError
+	switch {
+	case errors.Is(err, netdev.ErrNotFound):
+		return admin.Errorf(admin.CodeNotFound, "%v", err)
+	case errors.As(err, &held):
+		return admin.Errorf(admin.CodeBusy, "%v", err)
+	case errors.Is(err, unix.EPERM):
+		return admin.Errorf(admin.CodeDenied, "%v", err)
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return admin.Errorf(admin.CodeUnsupported, "%v", err)
+	}
+	return err
 }
 
 // Detach takes the gateway off a NIC's fast path.

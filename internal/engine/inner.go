@@ -42,7 +42,7 @@ func (s *inner) Opened(p *peer.Peer, plain [][]byte) {
 	var allowed netip.Addr // a source this peer was just found to own
 	n, bytes, keepalive := 0, 0, 0
 	for _, b := range plain {
-		src, ok := packet.Source(b)
+		ip, ok := packet.ParseIP(b)
 		if !ok {
 			switch {
 			case record.IsKeepalive(b):
@@ -55,14 +55,14 @@ func (s *inner) Opened(p *peer.Peer, plain [][]byte) {
 			}
 			continue
 		}
-		if src != allowed {
+		if src, _ := packet.Source(b); src != allowed {
 			if !p.AllowsSource(src) {
 				s.c.drop(reason.SpoofedSource, 1)
 				continue
 			}
 			allowed = src
 		}
-		if s.mss != 0 {
+		if s.mss != 0 && ip.Protocol == packet.ProtoTCP {
 			packet.ClampMSS(b, s.mss, false)
 		}
 		if !s.gro.Add(b) { // more than a burst can hold: cannot happen

@@ -138,9 +138,11 @@ func (o *Opener) batch(burst []coalesce.Record, b *coalesce.Batch, now int64, ma
 }
 
 // keepSuspect copies the first record of a batch before it is opened when the
-// key had failures and a same-role check is due: opening in place destroys it.
+// key has only had failures and a same-role check is due: opening in place
+// destroys it. A key that has received is right on both ends, and our own record
+// sent back by somebody must not kill it.
 func (o *Opener) keepSuspect(key *peer.Key, first []byte, now int64) bool {
-	if key.Failures() == 0 || len(first) > 1<<16-record.TagLen || !key.Suspect(now) {
+	if key.Failures() == 0 || key.HasReceived() || len(first) > 1<<16-record.TagLen || !key.Suspect(now) {
 		return false
 	}
 	o.suspect = append(o.suspect[:0], first...)

@@ -14,8 +14,9 @@ import (
 )
 
 // AddAddress gives the link an address with its prefix length. IPv6 addresses
-// are added without duplicate address detection, so that they can be bound and
-// can answer at once. An address the link has already is no error.
+// are added without duplicate address detection, so that they can be bound at
+// once; the kernel delivers to them a moment later (see IsLocal). An address the
+// link has already is no error.
 func AddAddress(link string, prefix netip.Prefix) error {
 	return change(link, fmt.Sprintf("add address %s to", prefix), func(nl netlink.Link) error {
 		addr := &netlink.Addr{IPNet: ipNet(prefix)}
@@ -39,6 +40,20 @@ func DelAddress(link string, prefix netip.Prefix) error {
 		}
 		return err
 	})
+}
+
+// IsLocal reports whether the kernel delivers what is addressed to addr to this
+// host. For a new IPv6 address it takes until a work queue has run, and until the
+// link is up.
+func IsLocal(addr netip.Addr) (bool, error) {
+	routes, err := netlink.RouteGet(addr.WithZone("").AsSlice())
+	switch {
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("get route to %s: %w", addr, err)
+	}
+	return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 }
 
 // Addresses returns the local addresses of the namespace, of all links, sorted

@@ -111,6 +111,11 @@ func TestAddressesRoutesNeighbours(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("addresses %v, want %v", got, want)
 		}
+		for addr, want := range map[string]bool{"192.0.2.1": true, "127.0.0.1": true, "192.0.2.9": false, "203.0.113.1": false, "2001:db8:2::1": false} {
+			if local, err := netdev.IsLocal(netip.MustParseAddr(addr)); local != want || err != nil {
+				t.Errorf("%s is local: %v, %v", addr, local, err)
+			}
+		}
 		for range 2 {
 			must(t, netdev.AddRoute("ov0", netip.MustParsePrefix("198.51.100.0/24"), netip.MustParseAddr("192.0.2.9")))
 			must(t, netdev.AddRoute("ov0", netip.MustParsePrefix("2001:db8:1::/48"), netip.Addr{}))

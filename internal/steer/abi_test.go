@@ -5,6 +5,8 @@ package steer
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -145,6 +147,35 @@ func TestReasonsAgree(t *testing.T) {
 	}
 	if got := spec.Maps["verdicts"].MaxEntries; got != reason.ProgramCount {
 		t.Errorf("verdicts has %d entries, want %d", got, reason.ProgramCount)
+	}
+}
+
+// docs/bpf-maps.md lists every verdict under its number, and every map.
+func TestDocumentIsComplete(t *testing.T) {
+	text, err := os.ReadFile("../../docs/bpf-maps.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := range reason.Reason(reason.ProgramCount) {
+		if row := fmt.Sprintf("| %d | `%s` |", r, r); !bytes.Contains(text, []byte(row)) {
+			t.Errorf("no row %q", row)
+		}
+	}
+	for _, load := range []func() (*ebpf.CollectionSpec, error){loadIngress, loadTc, loadHandover, loadTunQueue} {
+		spec, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range spec.Maps {
+			if !strings.HasPrefix(name, ".") && !bytes.Contains(text, []byte("\n| `"+name+"` |")) {
+				t.Errorf("no row for map %s", name)
+			}
+		}
+		for name := range spec.Programs {
+			if !bytes.Contains(text, []byte("`prog_"+name+"`")) {
+				t.Errorf("no word of program %s", name)
+			}
+		}
 	}
 }
 

@@ -31,7 +31,6 @@ type hook struct {
 	name    string
 	program *ebpf.Program
 	a       *Attachment
-	frags   bool
 	xsks    *ebpf.Map
 	socket  *xsk.Socket
 }

@@ -126,8 +126,16 @@ func (n *network) wire(remote, local netip.AddrPort) *wire {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { w.listen.Close() })
-	if err := w.listen.SetReadBuffer(4 << 20); err != nil {
+	// Forced past rmem_max: what passes must wait for a test that reads late.
+	raw, err := w.listen.SyscallConn()
+	if err != nil {
 		n.t.Fatal(err)
+	}
+	var forced error
+	if err := raw.Control(func(fd uintptr) {
+		forced = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20)
+	}); err != nil || forced != nil {
+		n.t.Fatal(err, forced)
 	}
 	return w
 }

@@ -124,12 +124,18 @@ func (ns *Namespace) Route(link string, dst netip.Prefix, gateway netip.Addr) {
 	ns.lab.check(ns.Run(func() error { return netdev.AddRoute(link, dst, gateway) }))
 }
 
-// Address gives a link of the namespace an address or fails the test.
+// Address gives a link of the namespace, which must be up, an address, and waits
+// until packets to it are delivered; or it fails the test.
 func (ns *Namespace) Address(link string, prefix netip.Prefix) {
 	if ns.lab.t != nil {
 		ns.lab.t.Helper()
 	}
-	ns.lab.check(ns.Run(func() error { return netdev.AddAddress(link, prefix) }))
+	ns.lab.check(ns.Run(func() error {
+		if err := netdev.AddAddress(link, prefix); err != nil {
+			return err
+		}
+		return awaitLocal(prefix.Addr())
+	}))
 }
 
 // Link returns a link of the namespace or fails the test.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/netdev"
 )
@@ -58,6 +59,13 @@ func (l *Lab) AddVeth(v Veth) error {
 	if err != nil {
 		return err
 	}
+	// Both ends first: neither has a carrier before.
+	if err := v.A.raise(v); err != nil {
+		return err
+	}
+	if err := v.B.raise(v); err != nil {
+		return err
+	}
 	macA, err := v.A.setUp(v)
 	if err != nil {
 		return err
@@ -80,14 +88,27 @@ func (e End) device(v Veth) string {
 	return fmt.Sprintf("%s.%d", e.Name, v.VLAN)
 }
 
-func (e End) setUp(v Veth) (mac net.HardwareAddr, err error) {
-	err = e.Namespace.Run(func() error {
+// raise brings the end up.
+func (e End) raise(v Veth) error {
+	err := e.Namespace.Run(func() error {
 		if v.WireLike {
 			if err := netdev.SetFeatures(e.Name, wireLike); err != nil {
 				return err
 			}
 		}
-		if err := netdev.SetUp(e.Name); err != nil {
+		return netdev.SetUp(e.Name)
+	})
+	if err != nil {
+		return fmt.Errorf("set up %s in %s: %w", e.Name, e.Namespace.Name(), err)
+	}
+	return nil
+}
+
+// setUp gives the end its VLAN device and addresses, and returns the MAC of what
+// carries them.
+func (e End) setUp(v Veth) (mac net.HardwareAddr, err error) {
+	err = e.Namespace.Run(func() error {
+		if err := awaitRunning(e.Name); err != nil {
 			return err
 		}
 		device := e.device(v)
@@ -103,9 +124,15 @@ func (e End) setUp(v Veth) (mac net.HardwareAddr, err error) {
 			if err := netdev.SetUp(device); err != nil {
 				return err
 			}
+			if err := awaitRunning(device); err != nil {
+				return err
+			}
 		}
 		for _, a := range e.Addresses {
 			if err := netdev.AddAddress(device, a); err != nil {
+				return err
+			}
+			if err := awaitLocal(a.Addr()); err != nil {
 				return err
 			}
 		}
@@ -117,6 +144,34 @@ func (e End) setUp(v Veth) (mac net.HardwareAddr, err error) {
 		return nil, fmt.Errorf("set up %s in %s: %w", e.Name, e.Namespace.Name(), err)
 	}
 	return mac, nil
+}
+
+// awaitRunning waits until the kernel has noticed the carrier. It does so in a
+// work queue, and until then the device silently drops what is sent.
+func awaitRunning(name string) error {
+	return await("carrier of "+name, func() (bool, error) {
+		link, err := netdev.LinkByName(name)
+		return link.Running(), err
+	})
+}
+
+// awaitLocal waits until packets to the address are delivered.
+func awaitLocal(addr netip.Addr) error {
+	return await("local route to "+addr.String(), func() (bool, error) { return netdev.IsLocal(addr) })
+}
+
+func await(what string, done func() (bool, error)) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		ok, err := done()
+		if err != nil || ok {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("wait for %s: not there after 10 s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (e End) learn(v Veth, other End, mac net.HardwareAddr) error {

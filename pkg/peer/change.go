@@ -38,8 +38,9 @@ func (t *Table) set(id uint32, c Change, now int64) (*Peer, error) {
 	}
 	next := Config{ID: id, Prefixes: p.Prefixes()}
 	next.Interval, next.Timeout = p.Keepalive()
+	moves := c.Remote != nil || c.Local != nil
 	port := uint16(0)
-	if e := p.Endpoint(); e != nil {
+	if e := p.Endpoint(); e != nil && moves {
 		next.Remote, next.Local, port = e.Remote, e.Local.Addr(), e.Local.Port()
 	}
 	if c.Remote != nil {
@@ -73,7 +74,7 @@ func (t *Table) set(id uint32, c Change, now int64) (*Peer, error) {
 	if c.Interval != nil || c.Timeout != nil {
 		p.setKeepalive(next.Interval, next.Timeout, now)
 	}
-	if c.Remote != nil || c.Local != nil {
+	if moves {
 		var end *Endpoint
 		if next.Remote.IsValid() {
 			end = &Endpoint{Remote: next.Remote, Local: netip.AddrPortFrom(next.Local, port)}

@@ -51,11 +51,12 @@ type Key struct {
 	send    *aead.Key
 	receive *aead.Key
 
-	next   atomic.Uint64 // next packet id to give out
-	usage  [2]atomic.Uint64
-	failed atomic.Uint64
-	wanted atomic.Bool // a new key was asked for
-	dead   atomic.Bool // neither sends nor receives any more
+	next     atomic.Uint64 // next packet id to give out
+	usage    [2]atomic.Uint64
+	failed   atomic.Uint64
+	received atomic.Bool // a record was accepted
+	wanted   atomic.Bool // a new key was asked for
+	dead     atomic.Bool // neither sends nor receives any more
 
 	mu     sync.Mutex // guards window
 	window replay.Window
@@ -95,6 +96,9 @@ func (k *Key) Opener() *aead.Key { return k.receive }
 // NextPacketID returns the id the next sealed record will carry; above 2^32-1
 // the key is exhausted. Ids below it have been given out.
 func (k *Key) NextPacketID() uint64 { return k.next.Load() }
+
+// HasReceived reports whether a record was ever accepted under this key.
+func (k *Key) HasReceived() bool { return k.received.Load() }
 
 // HighestReceived returns the highest packet id accepted; 0: none yet.
 func (k *Key) HighestReceived() uint32 {
@@ -184,6 +188,9 @@ func (k *Key) Commit(ids []uint32, ok []bool, now int64) (accepted int, highest 
 		} else {
 			ok[i] = false
 		}
+	}
+	if accepted > 0 && !k.received.Load() {
+		k.received.Store(true)
 	}
 	return accepted, k.window.Highest() > before
 }

@@ -83,7 +83,7 @@ type Sender struct {
 
 	// The way to the kernel, replaced in tests.
 	transmit func(fd int, hdrs []mmsghdr) (int, unix.Errno)
-	await    func(fd int, ms int)
+	await    func(fd int, errno unix.Errno, ms int)
 }
 
 // planned is one message: datagrams [from, from+count) of a run.
@@ -223,7 +223,7 @@ func (s *Sender) failed(c *Conn, runs []Run, at *cursor, errno unix.Errno, waite
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
 		if *waited < sendWait {
-			s.await(c.fd, sendWaitStep)
+			s.await(c.fd, errno, sendWaitStep)
 			*waited += sendWaitStep * time.Millisecond
 			return
 		}
@@ -246,13 +246,15 @@ func (s *Sender) failed(c *Conn, runs []Run, at *cursor, errno unix.Errno, waite
 	at.run, at.from = first.run+1, 0
 }
 
-// awaitRoom sleeps until the socket takes a message, for at most ms milliseconds.
-// ENOBUFS comes from a queue below the socket, which is writable all the while,
-// so a writable socket is given the time as well.
-func awaitRoom(fd int, ms int) {
-	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	if n, err := unix.Poll(fds[:], ms); err != nil || n == 0 {
-		return
+// awaitRoom sleeps for at most ms milliseconds. EAGAIN is the socket's buffer,
+// which poll(2) tells of. ENOBUFS and ENOMEM come from below it, where nothing
+// tells, and the socket is writable all the while.
+func awaitRoom(fd int, errno unix.Errno, ms int) {
+	var fds [1]unix.PollFd
+	n := 0
+	if errno == unix.EAGAIN {
+		fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
+		n = 1
 	}
-	_, _ = unix.Poll(nil, ms)
+	_, _ = unix.Poll(fds[:n], ms)
 }

@@ -38,13 +38,16 @@ func TestChoose(t *testing.T) {
 	if slices.Contains(names(everything), "ovpn-xdp/xdp-generic") {
 		t.Error("xdp-generic is measured without being asked for")
 	}
-	chosen, err := choose(all, []string{"ovpn-xdp/xdp-generic", "none", "ablation/socket", "none"})
+	chosen, err := choose(all, []string{"ovpn-xdp/xdp", "ovpn-xdp/xdp-generic", "none", "ablation/socket", "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"ovpn-xdp/xdp-generic", "none", "ablation/socket/1-single", "ablation/socket/2-coalesced", "ablation/socket/3-prefetch"}
+	want := []string{"ovpn-xdp/xdp", "ovpn-xdp/xdp-generic", "none", "ablation/socket/1-single", "ablation/socket/2-coalesced", "ablation/socket/3-prefetch"}
 	if got := names(chosen); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if one, err := choose(all, []string{"ovpn-xdp/xdp"}); err != nil || len(one) != 1 {
+		t.Errorf("a whole name chooses %q, %v", names(one), err)
 	}
 	if _, err := choose(all, []string{"ipsec"}); err == nil {
 		t.Error("a name that matches nothing is not refused")

@@ -189,7 +189,7 @@ type gateway struct {
 
 func (g *gateway) start(extra []string) (err error) {
 	ready := g.env.path(g.name + ".ready")
-	args := []string{"run", "--name", g.name, "--nic", "eth0", "--listen", g.outer.String() + ":1194",
+	args := []string{"run", "--run-dir", g.env.path("run"), "--name", g.name, "--nic", "eth0", "--listen", g.outer.String() + ":1194",
 		"--dev", "tun0", "--address", g.inner.String() + "/24", "--mode", g.rung,
 		"--state-dir", g.env.path("state"), "--ready-file", ready}
 	if g.process, err = start(g.ns, g.env.binary, append(args, extra...)...); err != nil {
@@ -209,7 +209,7 @@ func (g *gateway) start(extra []string) (err error) {
 
 // onRung makes sure that the figures will be those of the rung they are reported under.
 func (g *gateway) onRung() error {
-	out, err := exec.Command(g.env.binary, "status", "--name", g.name, "--json").Output()
+	out, err := exec.Command(g.env.binary, "status", "--run-dir", g.env.path("run"), "--name", g.name, "--json").Output()
 	if err != nil {
 		return fmt.Errorf("status of %s: %w", g.name, err)
 	}
@@ -231,13 +231,13 @@ func (g *gateway) onRung() error {
 }
 
 func (g *gateway) connect(remote netip.Addr, keyFile, role string, routes ...string) error {
-	args := []string{"peer", "add", benchPeer, "--name", g.name, "--remote", remote.String() + ":1194"}
+	args := []string{"peer", "add", benchPeer, "--run-dir", g.env.path("run"), "--name", g.name, "--remote", remote.String() + ":1194"}
 	for _, r := range routes {
 		args = append(args, "--route", r)
 	}
 	if err := command(g.ns, g.env.binary, args...); err != nil {
 		return err
 	}
-	return command(g.ns, g.env.binary, "key", "add", benchPeer, "--name", g.name, "--slot", "primary",
+	return command(g.ns, g.env.binary, "key", "add", benchPeer, "--run-dir", g.env.path("run"), "--name", g.name, "--slot", "primary",
 		"--key-id", "0", "--cipher", "AES-128-GCM", "--key-file", keyFile, "--role", role)
 }

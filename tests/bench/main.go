@@ -136,7 +136,7 @@ func run(ctx context.Context, args []string) error {
 	return report.write(o.out)
 }
 
-// choose keeps the set-ups whose name is, or begins with, one of the wanted.
+// choose keeps the set-ups whose name is one of the wanted or, where none is, begins with it.
 func choose(all []setup, only []string) ([]setup, error) {
 	if len(only) == 0 {
 		return slices.DeleteFunc(all, func(s setup) bool { return s.onRequest }), nil
@@ -144,8 +144,9 @@ func choose(all []setup, only []string) ([]setup, error) {
 	var chosen []setup
 	for _, want := range only {
 		matched := false
+		exact := slices.ContainsFunc(all, func(s setup) bool { return s.name == want })
 		for _, s := range all {
-			if !strings.HasPrefix(s.name, want) {
+			if s.name != want && (exact || !strings.HasPrefix(s.name, want)) {
 				continue
 			}
 			matched = true

@@ -86,7 +86,7 @@ func newKey(t *testing.T) string {
 
 func (g *gateway) generate() string {
 	g.t.Helper()
-	out, err := run(mustBinary(g.t), "key", "generate")
+	out, err := run(mustProgram(g.t), "key", "generate")
 	if err != nil {
 		g.t.Fatal(err)
 	}

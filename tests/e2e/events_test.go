@@ -35,7 +35,7 @@ func (e *events) Write(p []byte) (int, error) {
 func (g *gateway) watch() *events {
 	g.t.Helper()
 	e := &events{t: g.t}
-	cmd := exec.Command(mustBinary(g.t), "events", "--json", "--name", g.name, "--run-dir", g.dir)
+	cmd := exec.Command(mustProgram(g.t), "events", "--json", "--name", g.name, "--run-dir", g.dir)
 	cmd.Stdout = e
 	if err := cmd.Start(); err != nil {
 		g.t.Fatal(err)

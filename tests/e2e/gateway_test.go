@@ -72,7 +72,7 @@ func tail(s string, n int) string {
 func (g *gateway) command() []string {
 	g.t.Helper()
 	args := append([]string{}, g.wrap...)
-	args = append(args, mustBinary(g.t), "run", "--name", g.name, "--run-dir", g.dir, "--state-dir", g.dir,
+	args = append(args, mustProgram(g.t), "run", "--name", g.name, "--run-dir", g.dir, "--state-dir", g.dir,
 		"--ready-file", g.ready, "--dev", g.dev, "--log-level", "debug")
 	for _, nic := range g.nics {
 		args = append(args, "--nic", nic)
@@ -187,7 +187,7 @@ func (g *gateway) noDevicesLeft() {
 // try runs a command that asks the gateway.
 func (g *gateway) try(args ...string) (stdout, stderr string, code int) {
 	g.t.Helper()
-	cmd := exec.Command(mustBinary(g.t), append(args, "--name", g.name, "--run-dir", g.dir)...)
+	cmd := exec.Command(mustProgram(g.t), append(args, "--name", g.name, "--run-dir", g.dir)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()

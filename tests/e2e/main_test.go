@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary is the program under test.
-var binary = sync.OnceValues(func() (string, error) {
+// program is the binary under test.
+var program = sync.OnceValues(func() (string, error) {
 	for _, name := range []string{"OVPN_XDP_BINARY", "OVPN_XDP_BIN"} {
 		if path := os.Getenv(name); path != "" {
 			return filepath.Abs(path)
@@ -54,9 +54,9 @@ func build(name string, race bool) (string, error) {
 	return out, nil
 }
 
-func mustBinary(t *testing.T) string {
+func mustProgram(t *testing.T) string {
 	t.Helper()
-	path, err := binary()
+	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}

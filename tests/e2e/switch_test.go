@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/testlab"
+)
+
+// stream sends an injector's good records at an even pace until stopped.
+type stream struct {
+	x    *injector
+	conn *net.UDPConn
+	quit chan struct{}
+	done sync.WaitGroup
+	err  error
+}
+
+// perTick records leave every millisecond, which is 8,000 a second.
+const perTick = 8
+
+func (x *injector) stream(t *testing.T, d *bed) *stream {
+	t.Helper()
+	s := &stream{x: x, conn: listenUDP(t, d.b, x.src), quit: make(chan struct{})}
+	s.done.Go(func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-s.quit:
+				return
+			case <-tick.C:
+			}
+			for range perTick {
+				if _, err := s.conn.WriteToUDPAddrPort(x.good(), x.dst); err != nil {
+					s.err = err
+					return
+				}
+			}
+		}
+	})
+	return s
+}
+
+// stop ends the stream and returns how many records it sent.
+func (s *stream) stop(t *testing.T) uint64 {
+	t.Helper()
+	close(s.quit)
+	s.done.Wait()
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.x.number
+}
+
+// pacedTCP sends bytes at an even pace until stopped, so that nothing but the
+// path under test can lose a segment.
+type pacedTCP struct {
+	from, to *net.TCPConn
+	quit     chan struct{}
+	results  chan error
+}
+
+func newPacedTCP(t *testing.T, from, to *testlab.Namespace, src, dst netip.Addr) *pacedTCP {
+	t.Helper()
+	l := listenTCP(t, to, netip.AddrPortFrom(dst, 0))
+	p := &pacedTCP{from: dialTCP(t, from, src, l.Addr().(*net.TCPAddr).AddrPort()), quit: make(chan struct{}), results: make(chan error, 2)}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.to = conn.(*net.TCPConn)
+	t.Cleanup(func() { p.to.Close() })
+	sent, got := sha256.New(), sha256.New()
+	received := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(got, p.to)
+		received <- err
+	}()
+	go func() {
+		source, chunk := pseudoRandom(3), make([]byte, 8<<10)
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-p.quit:
+				_ = p.from.CloseWrite()
+				err := <-received
+				if err == nil && !bytes.Equal(sent.Sum(nil), got.Sum(nil)) {
+					err = io.ErrUnexpectedEOF
+				}
+				p.results <- err
+				return
+			case <-tick.C:
+			}
+			_, _ = io.ReadFull(source, chunk)
+			if _, err := p.from.Write(chunk); err != nil {
+				p.results <- err
+				return
+			}
+			_, _ = sent.Write(chunk)
+		}
+	}()
+	return p
+}
+
+// stop ends the transfer and returns how many segments were sent again.
+func (p *pacedTCP) stop(t *testing.T) uint32 {
+	t.Helper()
+	close(p.quit)
+	if err := <-p.results; err != nil {
+		t.Errorf("TCP through the tunnel: %v", err)
+	}
+	return retransmissions(t, p.from)
+}
+
+// TestAttachDetach moves a gateway onto a NIC's fast path and off it 20
+// times under load. Every numbered record arrives once, and TCP sends nothing twice.
+func TestAttachDetach(t *testing.T) {
+	long(t)
+	for _, modes := range [][]string{{"xdp"}, {"tc"}, {"xdp-generic"}, {"xdp", "tc"}} {
+		name := modes[0]
+		if len(modes) > 1 {
+			name = "alternating"
+		}
+		t.Run(name, func(t *testing.T) {
+			d := newBed(t, testlab.Veth{WireLike: true, Queues: 2})
+			a, b := d.runA(modes[0]).start(), d.runB("socket").start()
+			d.connect(a, b, tunnel{id: 1})
+			to := newSink(t, d.a, netip.AddrPortFrom(innerA4, sinkPort))
+			x := d.inject(a, 7, outerB4, netip.MustParseAddr("10.9.0.7"), to)
+			tcp := newPacedTCP(t, d.b, d.a, innerB4, innerA4)
+			records := x.stream(t, d)
+			eventually(t, "records delivered", func() bool { return to.total.Load() > 100 })
+			for i := range 20 {
+				a.do("detach", "eth0")
+				seen := to.total.Load()
+				eventually(t, "records by socket", func() bool { return to.total.Load() > seen+50 })
+				a.do("attach", "eth0", "--mode", modes[i%len(modes)])
+				seen = to.total.Load()
+				eventually(t, "records by the rung", func() bool { return to.total.Load() > seen+50 })
+			}
+			sent := records.stop(t)
+			to.exactly(t, 0, sent)
+			if again := tcp.stop(t); again != 0 {
+				t.Errorf("%d TCP segments were retransmitted", again)
+			}
+			s := a.settled()
+			in := &s.Totals.In
+			for reason, n := range s.Totals.Drops {
+				if n > 0 && reason != "no_route" {
+					t.Errorf("%d records dropped: %s", n, reason)
+				}
+			}
+			if in.Steered == 0 || in.Socket == 0 || in.Rungs["socket"].Records == 0 {
+				t.Errorf("both ways were to be used: %+v", in)
+			}
+			if p := a.peer("7"); p.In.Records != sent || p.LinkIn.Records != sent || p.Keys[0].HighestReceived != uint32(sent) {
+				t.Errorf("sent %d records, the peer has %+v", sent, p)
+			}
+			a.stop()
+			b.stop()
+		})
+	}
+}
