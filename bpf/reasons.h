@@ -54,7 +54,8 @@
 	X(BAD_GSO)        /* outward: vnet header and packet contradict each other */             \
 	X(SEND_ERROR)     /* outward: the socket refused the record */                            \
 	X(MESSAGE_SIZE)   /* outward: the record exceeds the path's MTU */                        \
-	X(NO_ENDPOINT)    /* outward: the address of the peer is not known yet */
+	X(NO_ENDPOINT)    /* outward: the address of the peer is not known yet */                       \
+	X(HANDOVER_LOST)  /* lost between the tc program and the ring behind its private pair */
 
 enum reason {
 #define OVPN_REASON(name) REASON_##name,

@@ -51,15 +51,16 @@ if [ $rc = 0 ] && [ "$(count PASS)" = 0 ] && [ "$(count SKIP)" = 0 ] && [ -z "$E
 	exit 1
 fi
 summary="$(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped, $((SECONDS - from)) s"
-# With -test.v a test's messages stand before its result.
-grep -B 1 '^ *--- SKIP' /tmp/out | grep -v '^--$\|^=== \|--- PASS' | sed 's/^ */      /'
+# With -test.v a test's messages stand before its result. What is only too long for here needs no mention.
+awk '/^ *--- SKIP: / && before !~ /not part of the short suite/ {print "      skipped " $3 ":" before} {before = $0}' /tmp/out
 if [ $rc = 0 ]; then
 	echo "ok    $name: $summary"
 else
 	if grep -q '^panic: \|^fatal error: ' /tmp/out; then
 		tail -n 150 /tmp/out
 	else
-		grep -B 20 '^ *--- FAIL' /tmp/out | grep -v '^--$\|^ *--- PASS\|^=== RUN'
+		# All that a failed test said, and nothing of the others.
+		awk '/^=== RUN +[^\/]+$/ {said = ""} {said = said $0 "\n"} /^--- FAIL: / {printf "%s", said}' /tmp/out | tail -n 300
 	fi
 	echo "FAIL  $name: $summary"
 fi

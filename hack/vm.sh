@@ -13,7 +13,7 @@
 #
 # Environment: VM_MEMORY   MiB (1536)
 #              VM_LIMIT    seconds until the guest is given up, 125 is returned then (600)
-#              VM_ACCEL    QEMU's accelerator (tcg; kvm where it works)
+#              VM_ACCEL    QEMU's accelerator (tcg,thread=single; kvm where it works)
 #              VM_CONSOLE  also print what the kernel said
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
@@ -204,8 +204,10 @@ run() {
 	local nic=virtio-net-pci,romfile=,disable-legacy=on,queue_reset=on
 	# Zero-copy needs the driver to use the DMA API, which it does for a device behind an IOMMU.
 	nic+=,iommu_platform=on
+	# One thread for all processors: with one each, a processor may still run an instruction that
+	# the other has just patched (static keys, as XDP and qdiscs flip them), which ends in a panic.
 	# shellcheck disable=SC2054 # QEMU's own commas
-	local arguments=(-accel "${VM_ACCEL:-tcg}" -machine q35 -cpu max -smp 2 -m "${VM_MEMORY:-1536}"
+	local arguments=(-accel "${VM_ACCEL:-tcg,thread=single}" -machine q35 -cpu max -smp 2 -m "${VM_MEMORY:-1536}"
 		-nodefaults -no-user-config -display none -no-reboot -monitor none
 		-serial "file:$work/console" -serial stdio
 		-kernel "$dir/vmlinuz" -initrd "$work/initrd"
@@ -215,7 +217,7 @@ run() {
 	timeout "${VM_LIMIT:-600}" qemu-system-x86_64 "${arguments[@]}" </dev/null 2>"$work/errors" |
 		awk '/^vm-exit [0-9]+$/ {rc = $2; seen = 1; next} {print; fflush()} END {exit seen ? rc : 125}' || rc=$?
 	if [ $rc = 125 ] || [ -n "${VM_CONSOLE:-}" ]; then
-		tail -n 40 "$work/console" | tr -d '\r' >&2
+		tail -n 100 "$work/console" | tr -d '\r' >&2
 		cat "$work/errors" >&2
 		[ $rc != 125 ] || echo "vm.sh: the guest did not finish" >&2
 	fi

@@ -64,7 +64,7 @@ func (g *gateway) attach(ctx context.Context, n *nic) error {
 		return nil
 	}
 	att, err := steer.Attach(ctx, steer.Options{Gateway: g.cfg.Name, NIC: n.name, Mode: steer.Mode(n.mode),
-		Queues: g.cfg.Queues, RingSize: g.cfg.RingSize, PinDir: g.cfg.PinDir, Logger: g.log})
+		Queues: g.cfg.Queues, RingSize: g.cfg.RingSize, PinDir: g.cfg.PinDir})
 	if declined := (*steer.Declined)(nil); errors.As(err, &declined) {
 		n.state, n.why = admin.NICAttached, declined.Error()
 		g.log.Warn("no fast path; records take the socket", "nic", n.name, "reason", n.why)
@@ -233,7 +233,7 @@ func (g *gateway) linkChanged(n *nic, link netdev.Link) {
 	case link.MTU != n.mtu && n.mode != config.ModeSocket:
 		// Chunks are sized by the MTU, and a driver may refuse XDP now.
 		g.log.Info("MTU changed; attaching anew", "nic", n.name, "from", n.mtu, "to", link.MTU)
-		g.detach(n, admin.NICAbsent, "MTU changed")
+		g.detach(n, admin.NICDetached, "MTU changed")
 		n.retry = time.Now()
 	}
 }

@@ -113,6 +113,9 @@ func (g *gateway) listeners() []admin.Listener {
 func (g *gateway) describeNIC(n *nic, st *engine.Stats) admin.NIC {
 	a := admin.NIC{Name: n.name, Rung: config.ModeSocket, WhyNotHigher: n.why, State: n.state,
 		MissingQueues: []int{}, Verdicts: map[string]admin.Verdict{}, Rings: []admin.Ring{}}
+	if link, err := netdev.LinkByName(n.name); err == nil && !link.Up() && n.state == admin.NICAttached {
+		a.State = admin.NICDown
+	}
 	if n.att == nil {
 		return a
 	}
@@ -169,7 +172,7 @@ func (g *gateway) totals(s *admin.Status, st *engine.Stats) {
 	t.Drops[reason.RingFull.String()] += k.ringFull
 	t.Drops[reason.FillEmpty.String()] += k.fillEmpty
 	t.Drops[reason.XSKDropped.String()] += k.dropped
-	t.Drops[reason.XSKDropped.String()] += k.handover
+	t.Drops[reason.HandoverLost.String()] += k.handover
 
 	in := &t.In
 	in.Steered = k.steered + k.unknown
@@ -257,10 +260,11 @@ func (g *gateway) Detach(_ context.Context, name string) error {
 	if n == nil {
 		return admin.Errorf(admin.CodeNotFound, "%s is not a NIC of this gateway; status lists them", name)
 	}
-	if n.att == nil && n.state == admin.NICDetached {
+	if n.att == nil && n.state == admin.NICDetached && n.retry.IsZero() {
 		return admin.Errorf(admin.CodeNotFound, "%s is not attached", name)
 	}
 	g.detach(n, admin.NICDetached, "detached on request")
+	n.retry = time.Time{}
 	return nil
 }
 

@@ -43,6 +43,13 @@ const (
 	netdevADevRxMetadata  = 5
 )
 
+// genlHeader is struct genlmsghdr. nl.Genlmsg has two bytes and is sent with the
+// two behind it as the reserved field, which this family wants to be 0.
+type genlHeader [nl.SizeofGenlmsg]byte
+
+func (h genlHeader) Len() int          { return len(h) }
+func (h genlHeader) Serialize() []byte { return h[:] }
+
 // GetXDPFeatures asks what the driver of the device offers. It touches nothing.
 func GetXDPFeatures(ifindex int) (XDPFeatures, error) {
 	family, err := netlink.GenlFamilyGet(netdevFamily)
@@ -53,7 +60,7 @@ func GetXDPFeatures(ifindex int) (XDPFeatures, error) {
 		return XDPFeatures{}, fmt.Errorf("find netlink family %s: %w", netdevFamily, err)
 	}
 	req := nl.NewNetlinkRequest(int(family.ID), 0)
-	req.AddData(&nl.Genlmsg{Command: netdevCmdDevGet, Version: uint8(family.Version)})
+	req.AddData(genlHeader{netdevCmdDevGet, uint8(family.Version)})
 	req.AddData(nl.NewRtAttr(netdevADevIfindex, nl.Uint32Attr(uint32(ifindex))))
 	messages, err := req.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {

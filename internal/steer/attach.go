@@ -69,12 +69,6 @@ func Attach(ctx context.Context, o Options) (*Attachment, error) {
 			if a.why == "" && a.rung != ModeZeroCopy {
 				a.why = "--mode " + string(o.Mode)
 			}
-			o.Logger.Info("attached", "nic", o.NIC, "rung", string(a.rung), "xdp_mode", a.xdpMode, "copy", a.copy,
-				"queues", queueList(a.queues), "why_not_higher", a.why, "pins", a.pins.path)
-			if len(a.missing) > 0 {
-				o.Logger.Warn("receive queues without a socket: their records take the UDP socket",
-					"nic", o.NIC, "queues", queueList(a.missing))
-			}
 			return a, nil
 		}
 		if o.Mode != ModeAuto {

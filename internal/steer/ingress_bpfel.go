@@ -100,7 +100,8 @@ const (
 	ingressReasonREASON_SEND_ERROR     ingressReason = 39
 	ingressReasonREASON_MESSAGE_SIZE   ingressReason = 40
 	ingressReasonREASON_NO_ENDPOINT    ingressReason = 41
-	ingressReasonREASON_COUNT          ingressReason = 42
+	ingressReasonREASON_HANDOVER_LOST  ingressReason = 42
+	ingressReasonREASON_COUNT          ingressReason = 43
 )
 
 type ingressTally struct {

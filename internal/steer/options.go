@@ -4,7 +4,6 @@ package steer
 
 import (
 	"fmt"
-	"log/slog"
 	"regexp"
 
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/xsk"
@@ -52,8 +51,6 @@ type Options struct {
 	PinDir string
 	// Peers is how many peers the maps have room for; 0: DefaultPeers.
 	Peers int
-	// Logger gets what an operator should know at attach; nil: nothing is logged.
-	Logger *slog.Logger
 
 	// withoutTCX makes the tc rung use clsact, as on kernels before 6.6.
 	withoutTCX bool
@@ -83,9 +80,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.PinDir == "" {
 		o.PinDir = DefaultPinDir
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
 }

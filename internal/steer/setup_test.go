@@ -199,7 +199,10 @@ func TestProbe(t *testing.T) {
 	if !r.Kernel.XSKMap {
 		t.Errorf("kernel %+v", r.Kernel)
 	}
-	if f := r.Features; f != nil && (!f.Basic || !f.Redirect || f.ZeroCopy) {
+	// Kernels tell features from 6.3 on, so one with tcx, from 6.6 on, must.
+	if f := r.Features; f == nil && r.Kernel.TCX {
+		t.Errorf("no features: %v", r.Notes)
+	} else if f != nil && (!f.Basic || !f.Redirect || f.ZeroCopy) {
 		t.Errorf("features of veth: %+v", f)
 	}
 	l := n.host.Link("eth0")

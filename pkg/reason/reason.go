@@ -61,6 +61,7 @@ const (
 	SendError                                  // outward: the socket refused the record
 	MessageSize                                // outward: the record exceeds the path's MTU
 	NoEndpoint                                 // outward: the peer's address is not known yet
+	HandoverLost                               // lost between the tc program and the ring behind its private pair
 
 	// Count is how many reasons there are: 0 to Count-1.
 	Count = ProgramCount + iota
@@ -109,6 +110,7 @@ var labels = [Count]string{
 	SendError:     "send_error",
 	MessageSize:   "message_size",
 	NoEndpoint:    "no_endpoint",
+	HandoverLost:  "handover_lost",
 }
 
 // String is the label of the reason in `status` and its JSON: the enumerator of
