@@ -116,10 +116,13 @@ func (e *Engine) newSocket(i int, c *udp.Conn) (*socket, error) {
 	}
 	s := &socket{
 		conn:    c,
-		recv:    udp.NewReceiver(socketMessages),
+		merged:  c.GRO(),
 		poller:  poller,
 		control: e.cfg.Control,
 		done:    make(chan struct{}),
+	}
+	for k := range s.recv {
+		s.recv[k] = udp.NewReceiver(socketMessages)
 	}
 	s.opener, s.inner = e.newInbound(i)
 	return s, nil

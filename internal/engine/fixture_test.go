@@ -240,12 +240,12 @@ func (f tuple) syn(mss uint16) []byte {
 	return f.ip(packet.ProtoTCP, 1, f.tcpHeader(1, packet.TCPSyn, []byte{2, 4, byte(mss >> 8), byte(mss)}), 16)
 }
 
-func (f tuple) udp(payload []byte) []byte {
+func (f tuple) udp(id uint16, payload []byte) []byte {
 	b := make([]byte, packet.UDPLen, packet.UDPLen+len(payload))
 	binary.BigEndian.PutUint16(b, f.sport)
 	binary.BigEndian.PutUint16(b[2:], f.dport)
 	binary.BigEndian.PutUint16(b[4:], uint16(cap(b)))
-	return f.ip(packet.ProtoUDP, 0, append(b, payload...), 6)
+	return f.ip(packet.ProtoUDP, id, append(b, payload...), 6)
 }
 
 // mssOf reads the MSS option that syn put there, and whether the checksum is right.

@@ -85,24 +85,23 @@ func TestBadRecordsCostOnlyThemselves(t *testing.T) {
 				return b
 			}
 			good()
-			replayed := slices.Clone(burst[0])
-			replayed = append(replayed, make([]byte, record.TagLen)...)[:len(replayed)]
+			replayed := extend(burst[0], 0)
 			skipped := s.far.next
 			s.far.next++
 			long := s.far.seal(text(200, 901))
 			for _, bad := range [][]byte{
-				flip(5),                                  // packet id
-				flip(8),                                  // tag, first byte
-				flip(23),                                 // tag, last byte
-				flip(24),                                 // ciphertext, first byte
-				flip(223),                                // ciphertext, last byte
-				s.far.seal(text(200, 902))[:223],         // one byte short
-				s.far.seal(text(200, 903))[:25],          // shortest record
-				append(long[:len(long):len(long)+1], 1),  // one byte long
-				s.far.seal(text(200, 904))[:24],          // no plaintext
-				s.far.seal(text(200, 905))[:4],           // header word only
-				replayed,                                 // replay
-				s.far.sealAs(s.far.word(), 0, text(9, 1)), // id 0
+				flip(5),                          // packet id
+				flip(8),                          // tag, first byte
+				flip(23),                         // tag, last byte
+				flip(24),                         // ciphertext, first byte
+				flip(223),                        // ciphertext, last byte
+				s.far.seal(text(200, 902))[:223], // one byte short
+				s.far.seal(text(200, 903))[:25],  // shortest record
+				extend(long, 1),                  // one byte long
+				s.far.seal(text(200, 904))[:24],  // no plaintext
+				s.far.seal(text(200, 905))[:4],   // header word only
+				replayed,                         // replay
+				s.far.sealAs(s.far.word(), 0, text(9, 1)),                          // id 0
 				s.far.sealAs(record.Word(record.DataV2, 2, 5), 5000, text(200, 1)), // key id not held
 				s.far.sealAs(record.Word(record.DataV2, 1, 7), 5000, text(200, 1)), // peer unknown
 				s.far.sealAs(record.Word(record.DataV2, 1, 6), 5000, text(200, 1)), // another peer's id
@@ -134,6 +133,13 @@ func TestBadRecordsCostOnlyThemselves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// extend copies a record and adds n bytes to it, with the room that opening needs.
+func extend(b []byte, n int) []byte {
+	out := make([]byte, len(b)+n, len(b)+n+record.TagLen)
+	copy(out, b)
+	return out
 }
 
 // Opening borrows the bytes behind each record and gives them back.

@@ -238,7 +238,7 @@ func (o *outward) ping(p *peer.Peer) {
 type answer struct {
 	from   [2]netip.Addr // ours, IPv4 and IPv6; invalid: no answer
 	left   int
-	filled int64
+	filled int64 // 0: never
 	buf    [vnet.HeaderLen + packet.MaxICMP]byte
 	pieces [1][]byte
 }
@@ -255,7 +255,7 @@ func (a *answer) unreachable(w *tun.Writer, pkt []byte, dst netip.Addr, now int6
 	if !from.IsValid() {
 		return
 	}
-	if now-a.filled >= 1e9 {
+	if a.filled == 0 || now-a.filled >= 1e9 {
 		a.left, a.filled = answerRate, now
 	}
 	if a.left == 0 {

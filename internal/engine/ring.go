@@ -16,9 +16,11 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/xsk"
 )
 
-// ringBurst is the most frames of one burst: 256 x 1,444 bytes fill four or
-// five super-packets and stay in a core's L2 cache.
-const ringBurst = 256
+// ringBurst is the most frames of one lease. While a burst is opened the next
+// frames arrive; they join it before it is written, up to MaxBurst, so that
+// super-packets grow with the load. A NAPI poll ends at 64 frames, which are
+// seldom whole super-packets.
+const ringBurst = MaxBurst / 2
 
 // Modes of a ring's worker.
 const (
@@ -34,10 +36,11 @@ type ring struct {
 	inner  *inner
 	poller *poll.Poller
 	mode   atomic.Int32
+	laps   atomic.Uint64 // times the ring was found empty
 	broken atomic.Bool // the socket reports an error: its device is gone
 	done   chan struct{}
 
-	frames  [ringBurst]xsk.Frame
+	frames  [MaxBurst]xsk.Frame
 	records [ringBurst]coalesce.Record
 }
 
@@ -58,11 +61,11 @@ func (r *ring) run() {
 			_, _, _ = r.poller.Wait(-1, 0, 1000)
 			continue
 		}
-		if n := r.sock.Lease(r.frames[:]); n > 0 {
+		if r.burst() {
 			idle.found()
-			r.burst(r.frames[:n])
 			continue
 		}
+		r.laps.Add(1)
 		if mode == ringDraining {
 			return
 		}
@@ -80,8 +83,29 @@ func (r *ring) run() {
 	}
 }
 
-// burst takes leased frames to their end and gives them back.
-func (r *ring) burst(frames []xsk.Frame) {
+// burst takes what is in the ring to its end, and reports whether there was
+// anything.
+func (r *ring) burst() bool {
+	n := 0
+	for n <= len(r.frames)-ringBurst {
+		got := r.sock.Lease(r.frames[n : n+ringBurst])
+		if got == 0 {
+			break
+		}
+		r.open(r.frames[n : n+got])
+		n += got
+	}
+	if n == 0 {
+		return false
+	}
+	r.inner.flush()
+	// A wake-up that fails (device down) is retried with the next give-back.
+	_ = r.sock.GiveBack(r.frames[:n])
+	return true
+}
+
+// open opens leased frames.
+func (r *ring) open(frames []xsk.Frame) {
 	c := r.opener.Counters
 	n, bytes := 0, 0
 	for i := range frames {
@@ -98,7 +122,4 @@ func (r *ring) burst(frames []xsk.Frame) {
 	c.Taken.Add(uint64(len(frames)))
 	c.Bytes.Add(uint64(bytes))
 	r.opener.Burst(r.records[:n], Monotonic(), false)
-	r.inner.flush()
-	// A wake-up that fails (device down) is retried with the next give-back.
-	_ = r.sock.GiveBack(frames)
 }

@@ -15,12 +15,18 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/packet"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/poll"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/record"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun/vnet"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/udp"
 )
 
-// socketMessages is how many datagrams or aggregates one receive call takes:
-// eight aggregates of 64 segments are a full burst.
-const socketMessages = MaxBurst / coalesce.MaxBatch
+// One receive call takes up to socketMessages datagrams or aggregates. While
+// they are opened the next arrive, and up to socketCalls calls, each into
+// buffers of its own, are written together, so that super-packets grow with the
+// load: 4 x 4 aggregates of 64 segments are what a GRO holds.
+const (
+	socketMessages = 4
+	socketCalls    = vnet.Capacity / (socketMessages * coalesce.MaxBatch)
+)
 
 // Control takes datagrams that are not DATA_V2 records: the control channel's.
 type Control interface {
@@ -33,7 +39,8 @@ type Control interface {
 // rung, and on the others those that the steering programs passed.
 type socket struct {
 	conn    *udp.Conn
-	recv    *udp.Receiver
+	merged  bool // UDP_GRO was on: aggregates may come after it is off
+	recv    [socketCalls]*udp.Receiver
 	opener  *Opener
 	inner   *inner
 	poller  *poll.Poller
@@ -45,7 +52,7 @@ type socket struct {
 	asked   atomic.Uint64 // see emptied
 	seen    atomic.Uint64
 
-	records [MaxBurst]coalesce.Record
+	records [socketMessages * coalesce.MaxBatch]coalesce.Record
 	held    heldRecords
 
 	holdSpent bool // this hold has reached its bounds: hold nothing more
@@ -66,14 +73,18 @@ func (s *socket) run() {
 			s.holdSpent = true
 		}
 		asked := s.asked.Load()
-		msgs, err := s.recv.Recv(s.conn)
+		found, err := s.receive()
+		if found {
+			idle.found()
+		}
 		switch {
 		case err == nil:
-			idle.found()
-			s.burst(msgs)
 			continue
 		case errors.Is(err, unix.EAGAIN):
 			s.seen.Store(asked)
+			if found {
+				continue
+			}
 		default:
 			// Pending errors are cleared by reporting them; a broken
 			// descriptor must not spin.
@@ -92,17 +103,39 @@ func (s *socket) run() {
 	s.release()
 }
 
-// burst takes what one receive call returned to its end.
-func (s *socket) burst(msgs []udp.Message) {
+// receive takes what is there to its end, and reports whether there was
+// anything. The error is that of the last call.
+func (s *socket) receive() (found bool, err error) {
+	for _, r := range s.recv {
+		var msgs []udp.Message
+		if msgs, err = r.Recv(s.conn); err != nil {
+			break
+		}
+		found = true
+		s.open(msgs)
+	}
+	if found {
+		s.inner.flush()
+	}
+	return found, err
+}
+
+// open opens what one receive call returned.
+func (s *socket) open(msgs []udp.Message) {
 	now := Monotonic()
+	unsized := s.merged && !s.conn.GRO()
 	n, bytes := 0, 0
 	for i := range msgs {
 		m := &msgs[i]
 		flow := packet.Flow{Src: m.Src, Dst: m.Dst}
+		size := m.SegmentSize
+		if unsized && size == 0 {
+			size = segmentSize(m.Data)
+		}
 		for b := m.Data; ; {
 			one := b
-			if m.SegmentSize > 0 && len(b) > m.SegmentSize {
-				one = b[:m.SegmentSize]
+			if size > 0 && len(b) > size {
+				one = b[:size]
 			}
 			switch {
 			case len(one) == 0 || record.Opcode(one[0]) != record.DataV2:
@@ -126,8 +159,8 @@ func (s *socket) burst(msgs []udp.Message) {
 	s.process(n, bytes, now)
 }
 
-// process processes the records collected, or puts them aside while the other
-// source is drained. Flushes, since the receive buffers are reused next.
+// process opens the records collected, or puts them aside while the other
+// source is drained.
 func (s *socket) process(n, bytes int, now int64) {
 	if n == 0 {
 		return
@@ -143,7 +176,6 @@ func (s *socket) process(n, bytes int, now int64) {
 	}
 	s.release()
 	s.opener.Burst(s.records[:n], now, true)
-	s.inner.flush()
 }
 
 // release processes what was held back, in order.
@@ -151,6 +183,7 @@ func (s *socket) release() {
 	if s.held.empty() {
 		return
 	}
+	s.inner.flush() // what is there already is older, and needs the room
 	now := Monotonic()
 	for {
 		burst := s.held.next(MaxBurst)

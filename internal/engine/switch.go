@@ -15,6 +15,14 @@ import (
 // harm than silence.
 const switchLimit = 250 * time.Millisecond
 
+// After handoverGrace, in which a program that saw the old state ends its NAPI
+// poll of 64 frames, a ring that is found empty stays so. handoverLimit bounds the
+// wait for that.
+const (
+	handoverGrace = 2 * time.Millisecond
+	handoverLimit = 4 * time.Millisecond
+)
+
 // Rings are the workers of one NIC's AF_XDP sockets.
 type Rings struct {
 	NIC   string
@@ -30,6 +38,18 @@ func (r *Rings) Broken() bool {
 		}
 	}
 	return false
+}
+
+// emptied waits until every ring was found empty once from now on, or until
+// the time is over.
+func (r *Rings) emptied(limit time.Duration) {
+	deadline := time.Now().Add(limit)
+	for _, w := range r.rings {
+		for before := w.laps.Load(); w.laps.Load() == before && time.Now().Before(deadline); {
+			w.poller.Wake()
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
 }
 
 // Add starts workers on the sockets and lets steering begin. Records that
@@ -76,9 +96,12 @@ func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) 
 	return r, nil
 }
 
-// Remove ends steering and then the workers, with nothing lost. Meanwhile the
-// listeners' data records are put aside, so that they do not overtake what is
-// still in the rings. stop makes the program pass everything and returns when
+// Remove ends steering and then the workers, with nothing lost. The listeners'
+// data records are put aside until the rings are found empty, so that they do not
+// overtake what is still in there. That is sooner than stop returns, since a
+// grace period is as long as a TCP sender waits before it sends its last segment
+// again (two round trips and 8 ms at 250 Hz); a NAPI poll that takes longer has
+// its records overtaken by a few milliseconds' worth, and none is lost. stop makes the program pass everything and returns when
 // every packet steered before is in its ring; an error of it is returned, but
 // does not keep the workers from ending. The sockets stay the caller's.
 func (e *Engine) Remove(r *Rings, stop func() error) error {
@@ -87,11 +110,15 @@ func (e *Engine) Remove(r *Rings, stop func() error) error {
 	for _, s := range e.sockets {
 		s.hold(true)
 	}
-	err := stop()
-	e.end(r)
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	time.Sleep(handoverGrace)
+	r.emptied(handoverLimit)
 	for _, s := range e.sockets {
 		s.hold(false)
 	}
+	err := <-stopped
+	e.end(r)
 	return err
 }
 
