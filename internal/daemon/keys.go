@@ -71,6 +71,10 @@ func (g *gateway) KeyAdd(_ context.Context, k *admin.KeyAdd) error {
 	}
 	old := p.Key(slot)
 	if err := p.SetKey(slot, key); err != nil {
+		g.releaseKey(key) // nothing was sealed with it
+		if errors.Is(err, peer.ErrNotFound) {
+			return coded(err)
+		}
 		return admin.Errorf(admin.CodeExists, "peer %d: %v", k.Peer, err)
 	}
 	g.releaseKey(old)

@@ -142,6 +142,33 @@ func TestOuterFlowIsBothEnds(t *testing.T) {
 	compare(t, g, append(burst, burst...))
 }
 
+// TestFlowsCollide has as many flows as the table is made for, so that most of
+// them meet others in it, and they differ in one thing each: twice every flow
+// must still make one batch of two per flow.
+func TestFlowsCollide(t *testing.T) {
+	for name, vary := range map[string]func(src, dst *netip.AddrPort, n uint16){
+		"source port":         func(src, _ *netip.AddrPort, n uint16) { *src = netip.AddrPortFrom(src.Addr(), n) },
+		"destination port":    func(_, dst *netip.AddrPort, n uint16) { *dst = netip.AddrPortFrom(dst.Addr(), n) },
+		"source address":      func(src, _ *netip.AddrPort, n uint16) { *src = netip.AddrPortFrom(host(n), src.Port()) },
+		"destination address": func(_, dst *netip.AddrPort, n uint16) { *dst = netip.AddrPortFrom(host(n), dst.Port()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var burst []Record
+			for i := range 512 {
+				f := flow(0)
+				vary(&f.Src, &f.Dst, uint16(i))
+				burst = append(burst, rec(f, word, 100))
+			}
+			g := New(MaxBatch, 1024)
+			if got := len(g.Group(append(burst, burst...))); got != 512 {
+				t.Errorf("%d batches of 512 flows", got)
+			}
+		})
+	}
+}
+
+func host(n uint16) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, byte(n >> 8), byte(n)}) }
+
 // TestManyFlows fills the table to what it is made for.
 func TestManyFlows(t *testing.T) {
 	const n = 512
@@ -163,16 +190,15 @@ func TestManyFlows(t *testing.T) {
 func TestEpochWraps(t *testing.T) {
 	g := New(MaxBatch, 64)
 	r := rand.New(rand.NewPCG(1, 2))
-	old := randomBurst(r, 64, 20)
-	for range 3 {
-		g.Group(old) // epochs 1 to 3
+	g.Group(spread(64, 64)) // epoch 1
+	g.epoch = math.MaxUint32 - 1
+	compare(t, g, spread(2, 4))
+	compare(t, g, spread(64, 64))
+	if g.epoch != 1 {
+		t.Errorf("epoch %d, want 1", g.epoch)
 	}
-	g.epoch = math.MaxUint32 - 2
-	for range 6 {
+	for range 20 {
 		compare(t, g, randomBurst(r, 1+r.IntN(64), 20))
-	}
-	if g.epoch != 4 {
-		t.Errorf("epoch %d, want 4", g.epoch)
 	}
 }
 

@@ -93,7 +93,7 @@ func changeAll(t *testing.T, table *Table, w uint32) {
 	for i := range uint8(8) {
 		keys = append(keys, newKey(t, i, aead.ChaCha20Poly1305))
 	}
-	for i := range uint32(600) {
+	for i := range uint32(250) {
 		id := 2 + (i*7+w*150)%298
 		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(id >> 8), byte(id)}), 32)
 		c := Config{ID: id, Interval: time.Second, Timeout: time.Hour}

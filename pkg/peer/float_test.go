@@ -60,6 +60,21 @@ func TestFloat(t *testing.T) {
 	heard.want(t, nil)
 }
 
+// TestLearnAfterMove has a worker learn our address from a record of before a move:
+// the new remote must stay.
+func TestLearnAfterMove(t *testing.T) {
+	table, _ := newTable(false)
+	from, to := addrPort("192.0.2.1:1194"), addrPort("192.0.2.1:40000")
+	p := mustAdd(t, table, Config{ID: 7, Remote: from}, 0)
+	if !p.Moved(to, ours, true, 1) {
+		t.Fatal("not moved")
+	}
+	p.learn(from, addrPort("198.51.100.9:1194"))
+	if e := p.Endpoint(); e.Remote != to || e.Local != ours {
+		t.Errorf("endpoint %+v", e)
+	}
+}
+
 // TestFirstEndpoint learns where a peer is that was added without a remote.
 func TestFirstEndpoint(t *testing.T) {
 	table, heard := newTable(false)
@@ -211,6 +226,16 @@ func TestFloatBudget(t *testing.T) {
 	at := p.Endpoint().Remote
 	if p.Moved(at, addrPort("198.51.100.7:1194"), true, 1001*second) || p.Endpoint().Local != addrPort("198.51.100.7:1194") {
 		t.Error("learning our own address needs no budget")
+	}
+	// Time counts from the first move, also after the budget was full again.
+	third := mustAdd(t, table, Config{ID: 9, Remote: addrPort("192.0.2.3:1")}, 0)
+	for _, start := range []int64{1001 * second, 1501 * second} {
+		for range 10 {
+			move(third, start)
+		}
+		if move(third, start+2*second-1) || !move(third, start+2*second) {
+			t.Error("no move 2 s after the first, or one before")
+		}
 	}
 	// A slow roamer is never refused.
 	for i := range int64(100) {

@@ -104,6 +104,24 @@ func TestSetStartsTimersAnew(t *testing.T) {
 	}
 }
 
+// TestHeardAtTheLastMoment has a record arrive between finding a peer silent and
+// removing it.
+func TestHeardAtTheLastMoment(t *testing.T) {
+	table, heard := newTable(false)
+	p := mustAdd(t, table, Config{ID: 7, Interval: time.Second, Timeout: 2 * time.Second}, 0)
+	heard.take()
+	if !p.silent(2 * second) {
+		t.Fatal("not silent")
+	}
+	p.Received(2 * second)
+	if table.expire(p, 2*second) || p.Gone() || table.Lookup(7) != p {
+		t.Error("removed although it was heard")
+	}
+	if !table.expire(p, 4*second) || table.expire(p, 4*second) || !p.Gone() {
+		t.Error("not removed once when it was silent again")
+	}
+}
+
 // TestTickRemovesOnce runs Tick from several goroutines and beside Remove.
 func TestTickRemovesOnce(t *testing.T) {
 	table, heard := newTable(false)

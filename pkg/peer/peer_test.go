@@ -41,13 +41,9 @@ func (r *recorder) callBack(p *Peer) {
 	r.table.All()
 	r.table.SetLocal(nil)
 	none := time.Duration(0)
-	if current := r.table.Lookup(p.ID); current != nil {
-		r.table.mu.Lock()
-		r.table.mu.Unlock() //nolint:staticcheck // only to see that it is free
-	}
 	_, _ = r.table.Set(1<<24, Change{Interval: &none}, 0)
 	p.mu.Lock()
-	p.mu.Unlock() //nolint:staticcheck // only to see that it is free
+	defer p.mu.Unlock()
 	p.KeyIDs()
 	for _, s := range []Slot{Primary, Secondary} {
 		if k := p.Key(s); k != nil {

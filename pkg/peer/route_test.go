@@ -3,7 +3,6 @@
 package peer
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -178,7 +177,7 @@ func TestIDTree(t *testing.T) {
 		m := tree.root[i].Load()
 		for j := 0; m != nil && j < 256; j++ {
 			if m.leaf[j].Load() != nil {
-				t.Fatal(fmt.Sprintf("leaf %02x%02x is left", i, j))
+				t.Fatalf("leaf %02x%02x is left", i, j)
 			}
 		}
 	}

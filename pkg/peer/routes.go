@@ -5,7 +5,6 @@ package peer
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 )
 
 // free refuses prefixes that belong to another peer than p; t.mu is held.
@@ -24,9 +23,7 @@ func (t *Table) free(prefixes []netip.Prefix, p *Peer) error {
 func (t *Table) reroute(p *Peer, old, next []netip.Prefix) {
 	routes := t.routes.Load()
 	for _, f := range old {
-		if !slices.Contains(next, f) {
-			routes = routes.DeletePersist(f)
-		}
+		routes = routes.DeletePersist(f)
 	}
 	for _, f := range next {
 		routes = routes.InsertPersist(f, p)

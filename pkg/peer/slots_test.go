@@ -109,6 +109,20 @@ func TestSlotsNeverShareAKeyID(t *testing.T) {
 	}
 }
 
+// TestDyingKeyFreesItsID has a key that was found spent but is still on its way out
+// of its slot.
+func TestDyingKeyFreesItsID(t *testing.T) {
+	table, _ := newTable(false)
+	p := mustAdd(t, table, Config{ID: 7}, 0)
+	dying, next := newKey(t, 5, aead.AES128GCM), newKey(t, 5, aead.AES128GCM)
+	mustSet(t, p, Secondary, dying)
+	dying.dead.Store(true)
+	mustSet(t, p, Primary, next)
+	if p.KeyByID(5) != next || p.PrimaryKey() != next || p.KeyIDs() != 1<<5 {
+		t.Errorf("%p receives key id 5, want %p", p.KeyByID(5), next)
+	}
+}
+
 func TestKillKey(t *testing.T) {
 	for name, slot := range map[string]Slot{"primary": Primary, "secondary": Secondary} {
 		t.Run(name, func(t *testing.T) {

@@ -300,6 +300,9 @@ func TestSharedRemote(t *testing.T) {
 			} else if err := table.Remove(id, ReasonUser); err != nil {
 				t.Fatal(err)
 			}
+			if there[id].older != nil {
+				t.Error("a peer that left still holds another")
+			}
 			delete(there, id)
 			var want *Peer
 			for id := range uint32(3) {
