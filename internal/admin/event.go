@@ -33,10 +33,9 @@ const (
 // Reasons of EventPeerGone, with the names of the kernel's
 // OVPN_DEL_PEER_REASON_*.
 const (
-	GoneTeardown       = "teardown"
-	GoneUserspace      = "userspace"
-	GoneExpired        = "expired"
-	GoneTransportError = "transport_error"
+	GoneTeardown  = "teardown"
+	GoneUserspace = "userspace"
+	GoneExpired   = "expired"
 )
 
 // Reasons of EventKeyWanted and EventKeyKilled.
@@ -47,6 +46,8 @@ const (
 	KeyUsage = "usage"
 	// KeyFailures: too many records failed authentication.
 	KeyFailures = "failures"
+	// KeyStore: used packet ids could not be written down ahead of their use.
+	KeyStore = "key_store"
 	// KeySameRole: both ends send with the same half.
 	KeySameRole = "same_role"
 )

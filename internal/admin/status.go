@@ -49,6 +49,8 @@ type NIC struct {
 	Rung string `json:"rung"`
 	// XDPMode is "native", "generic" or "" (no XDP program on this NIC).
 	XDPMode string `json:"xdp_mode"`
+	// TCHook is "tcx" or "clsact" on the tc rung, else "".
+	TCHook string `json:"tc_hook,omitempty"`
 	// Copy: the kernel copies every frame into the UMEM.
 	Copy bool `json:"copy"`
 	// Queues is the number of receive queues bound, MissingQueues those that
@@ -89,8 +91,8 @@ type Ring struct {
 	ZeroCopy bool `json:"zerocopy"`
 	// Received counts frames leased.
 	Received uint64 `json:"received"`
-	// RingFull, FillEmpty and Dropped are the kernel's XDP_STATISTICS:
-	// rx_ring_full, rx_fill_ring_empty_descs, rx_dropped.
+	// RingFull, FillEmpty and Dropped are frames lost: since the ring was full,
+	// no chunk was left, or for another cause. Each is in one of them only.
 	RingFull  uint64 `json:"ring_full"`
 	FillEmpty uint64 `json:"fill_empty"`
 	Dropped   uint64 `json:"dropped"`
@@ -153,6 +155,11 @@ type TotalsIn struct {
 	TunWrites      uint64 `json:"tun_writes"`
 	Keepalive      uint64 `json:"keepalive"`
 	InFlight       uint64 `json:"in_flight"`
+	// Drops are this way's, without those that are zero.
+	Drops map[string]uint64 `json:"drops"`
+	// FloatsRefused counts batches of authentic records from an address to
+	// which their peer was not let move; the records were delivered.
+	FloatsRefused uint64 `json:"floats_refused"`
 	// Rungs splits records by the rung that carried them.
 	Rungs map[string]RungCount `json:"rungs"`
 }
@@ -173,6 +180,8 @@ type TotalsOut struct {
 	// Sends counts messages given to sendmmsg, each a whole run of records.
 	Sends     uint64 `json:"sends"`
 	Keepalive uint64 `json:"keepalive"`
+	// Drops are this way's, without those that are zero.
+	Drops map[string]uint64 `json:"drops"`
 }
 
 // Control counts datagrams for the control channel.

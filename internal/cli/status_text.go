@@ -232,7 +232,10 @@ func nicLine(n *admin.NIC) string {
 	if n.State != "" && n.State != admin.NICAttached {
 		parts = append(parts, "("+n.State+")")
 	}
-	if n.XDPMode != "" {
+	switch {
+	case n.TCHook != "":
+		parts = append(parts, n.TCHook)
+	case n.XDPMode != "":
 		parts = append(parts, n.XDPMode)
 	}
 	if n.Copy {

@@ -13,6 +13,7 @@ import (
 type InCounters struct {
 	Bursts    atomic.Uint64 // bursts that held something
 	Taken     atomic.Uint64 // records read from the source
+	Split     atomic.Uint64 // of those, found in one frame with another
 	Bytes     atomic.Uint64 // their bytes, headers and tags included
 	Batches   atomic.Uint64
 	Keepalive atomic.Uint64

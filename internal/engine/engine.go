@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/aead"
@@ -25,9 +26,9 @@ type Config struct {
 	Conns    []*udp.Conn
 	Peers    *peer.Table
 	Batch    int          // records per batch, run and super-packet, 1..64
-	Prefetch int          // records ahead, 0 none
+	Prefetch int          // records ahead inward, 0 none
+	Answer   []netip.Addr // as SetAddresses
 	MSS      uint16       // largest MSS of IPv4 SYNs, 20 less for IPv6; 0 any
-	Answer   []netip.Addr // our inner addresses, sources of ICMP errors
 	Control  Control      // nil: control datagrams are counted and dropped
 	Log      *slog.Logger
 	Offload  func(what, why string) // told when a TUN offload goes off
@@ -37,13 +38,14 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	offload *offload
+	answer  atomic.Pointer[answerFrom]
 	outward []*outward
 	sockets []*socket
 
 	mu      sync.Mutex // guards rings; switching is serialised by switching
 	running bool
 	rings   map[*Rings]struct{}
-	gone    InCounters // of workers that have ended
+	gone    map[string]*InCounters // of workers that have ended, by rung
 
 	switching sync.Mutex
 }
@@ -56,7 +58,8 @@ func Monotonic() int64 { return int64(time.Since(started)) + 1 }
 
 // New makes an engine; Start sets it going.
 func New(cfg Config) (*Engine, error) {
-	e := &Engine{cfg: cfg, rings: map[*Rings]struct{}{}}
+	e := &Engine{cfg: cfg, rings: map[*Rings]struct{}{}, gone: map[string]*InCounters{}}
+	e.SetAddresses(cfg.Answer)
 	e.offload = newOffload(cfg.Tun, cfg.Batch, cfg.Log, cfg.Offload)
 	for i, q := range cfg.Tun.Queues() {
 		o, err := e.newOutward(i, q)
@@ -91,21 +94,12 @@ func (e *Engine) newOutward(i int, q *tun.Queue) (*outward, error) {
 		poller:  poller,
 		scratch: aead.NewScratch(),
 		mss:     e.cfg.MSS,
-		ahead:   e.cfg.Prefetch,
 		pings:   make(chan *peer.Peer, pingQueue),
 		done:    make(chan struct{}),
 		buf:     make([]byte, vnet.HeaderLen+1<<16),
 	}
 	o.area = newArea(o.c, udp.NewSender(areaRuns), e.cfg.Batch)
-	for _, a := range e.cfg.Answer {
-		family := 0
-		if a.Is6() {
-			family = 1
-		}
-		if !o.answer.from[family].IsValid() {
-			o.answer.from[family] = a
-		}
-	}
+	o.answer.from = &e.answer
 	return o, nil
 }
 
@@ -155,6 +149,22 @@ func (e *Engine) reserveThreads(workers int) {
 	if want := workers + 2; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
 	}
+}
+
+// SetAddresses names our own inner addresses, the sources of ICMP errors. The
+// first of each family that is not link-local is used.
+func (e *Engine) SetAddresses(addrs []netip.Addr) {
+	var from answerFrom
+	for _, a := range addrs {
+		switch {
+		case a.IsLinkLocalUnicast():
+		case a.Is4() && !from.v4.IsValid():
+			from.v4 = a
+		case a.Is6() && !from.v6.IsValid():
+			from.v6 = a
+		}
+	}
+	e.answer.Store(&from)
 }
 
 // Ping asks for a keepalive to a peer. It never blocks.

@@ -246,6 +246,24 @@ func TestSameRoleKillsTheKeyOnce(t *testing.T) {
 	wantDrops(t, s.opener.Counters, drops{reason.Auth: 4, reason.NoKey: 4})
 }
 
+// Our own records, sent back by whoever captured them, do not kill a key that
+// has received.
+func TestReflectedRecordsKillNoKey(t *testing.T) {
+	s := newSession(t, peer.Config{ID: 5})
+	k := s.peer.PrimaryKey()
+	flow := from("192.0.2.1:1194")
+	s.opener.Burst(taken(flow, s.far.seal(text(80, 1))), 10*second, true)
+	own := &remote{send: k.Sealer(), scratch: aead.NewScratch(), keyID: 3, peerID: 5, next: 1}
+	for i := range int64(4) {
+		s.opener.Burst(taken(flow, own.seal(text(80, 2))), (20+10*i)*second, true)
+	}
+	if s.peer.PrimaryKey() != k || len(s.events.of(peer.KeyWanted)) != 0 {
+		t.Error("the key was killed")
+	}
+	s.sink.want(t, text(80, 1))
+	wantDrops(t, s.opener.Counters, drops{reason.Auth: 4})
+}
+
 func TestFloat(t *testing.T) {
 	const home, away = "192.0.2.1:1194", "198.51.100.7:4000"
 	s := newSession(t, peer.Config{ID: 5, Remote: addrPort(home)})

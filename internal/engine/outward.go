@@ -40,7 +40,6 @@ type outward struct {
 	scratch *aead.Scratch
 	answer  answer
 	mss     uint16
-	ahead   int // records prefetched
 	pings   chan *peer.Peer
 	stopped atomic.Bool
 	done    chan struct{}
@@ -101,17 +100,17 @@ func (o *outward) packet(b []byte) {
 		o.c.drop(reason.BadInner, 1)
 		return
 	}
-	p := o.peers.Route(dst)
-	if p == nil {
-		o.c.drop(reason.NoRoute, 1)
-		o.answer.unreachable(o.reply, pkt, dst, Monotonic())
-		return
-	}
 	if !o.super.Reset(h, pkt) {
 		o.c.drop(reason.BadGSO, 1)
 		return
 	}
 	n := o.super.Segments()
+	p := o.peers.Route(dst)
+	if p == nil {
+		o.c.drop(reason.NoRoute, n)
+		o.answer.unreachable(o.reply, pkt, dst, Monotonic())
+		return
+	}
 	if o.mss != 0 && n == 1 {
 		packet.ClampMSS(pkt, o.mss, false)
 	}
@@ -133,6 +132,10 @@ func (o *outward) seal(p *peer.Peer, pkt []byte, n int) {
 	}
 	bytes := len(pkt) + (n-1)*o.super.HeaderLen()
 	id, ok := reserve(p, key, n, bytes)
+	if newer := p.PrimaryKey(); !ok && newer != nil && newer != key {
+		key = newer // replaced between the look-up and the reservation
+		id, ok = reserve(p, key, n, bytes)
+	}
 	if !ok {
 		o.c.drop(reason.IDExhausted, n)
 		return
@@ -165,7 +168,8 @@ func (o *outward) seal(p *peer.Peer, pkt []byte, n int) {
 // sealPending seals the items placed so far, all under one key.
 func (o *outward) sealPending() {
 	if o.pending > 0 {
-		o.key.Sealer().Seal(o.scratch, o.items[:o.pending], o.ahead)
+		// No prefetch: completing the checksum has just read every payload.
+		o.key.Sealer().Seal(o.scratch, o.items[:o.pending], 0)
 		o.pending = 0
 	}
 }
@@ -189,14 +193,25 @@ func (o *outward) connFor(end *peer.Endpoint) *udp.Conn {
 		if at.Addr().Is4() != end.Remote.Addr().Is4() {
 			continue
 		}
-		if at.Port() == end.Local.Port() && (at.Addr() == end.Local.Addr() || at.Addr().IsUnspecified()) {
+		addr := at.Addr().WithZone("") // the local address of an endpoint has none
+		if at.Port() == end.Local.Port() && (addr == end.Local.Addr() || addr.IsUnspecified()) {
 			return c
 		}
-		if found == nil || (at.Addr() == end.Local.Addr() && found.Addr().Addr() != at.Addr()) {
+		if found == nil || better(addr, found.Addr().Addr().WithZone(""), end) {
 			found = c
 		}
 	}
 	return found
+}
+
+// better reports whether a listener's address suits an endpoint more than
+// another's: the one the peer used, then one of the same scope as the remote.
+func better(addr, than netip.Addr, end *peer.Endpoint) bool {
+	if local := end.Local.Addr(); addr == local || than == local {
+		return addr == local && than != local
+	}
+	scope := end.Remote.Addr().IsLinkLocalUnicast()
+	return addr.IsLinkLocalUnicast() == scope && than.IsLinkLocalUnicast() != scope
 }
 
 // pinged seals the keepalives that were asked for. They use the peer's own
@@ -234,9 +249,12 @@ func (o *outward) ping(p *peer.Peer) {
 	o.c.Keepalive.Add(1)
 }
 
+// answerFrom are our own inner addresses; invalid: no answer.
+type answerFrom struct{ v4, v6 netip.Addr }
+
 // answer sends ICMP errors back into the TUN, at most answerRate a second.
 type answer struct {
-	from   [2]netip.Addr // ours, IPv4 and IPv6; invalid: no answer
+	from   *atomic.Pointer[answerFrom]
 	left   int
 	filled int64 // 0: never
 	buf    [vnet.HeaderLen + packet.MaxICMP]byte
@@ -248,9 +266,9 @@ type answer struct {
 const answerRate = 100
 
 func (a *answer) unreachable(w *tun.Writer, pkt []byte, dst netip.Addr, now int64) {
-	from := a.from[0]
+	from := a.from.Load().v4
 	if dst.Is6() {
-		from = a.from[1]
+		from = a.from.Load().v6
 	}
 	if !from.IsValid() {
 		return

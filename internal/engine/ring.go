@@ -13,6 +13,7 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/packet"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/poll"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/reason"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun/vnet"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/xsk"
 )
 
@@ -37,7 +38,8 @@ type ring struct {
 	poller *poll.Poller
 	mode   atomic.Int32
 	laps   atomic.Uint64 // times the ring was found empty
-	broken atomic.Bool // the socket reports an error: its device is gone
+	merged bool          // frames may be aggregates
+	broken atomic.Bool   // the socket reports an error: its device is gone
 	done   chan struct{}
 
 	frames  [MaxBurst]xsk.Frame
@@ -108,18 +110,45 @@ func (r *ring) burst() bool {
 func (r *ring) open(frames []xsk.Frame) {
 	c := r.opener.Counters
 	n, bytes := 0, 0
+	now := Monotonic()
 	for i := range frames {
 		flow, payload, ok := packet.ParseFrame(frames[i].Data)
 		if !ok {
 			c.drop(reason.BadFrame, 1)
 			continue
 		}
-		r.records[n] = coalesce.Record{Flow: flow, Data: payload}
-		n++
 		bytes += len(payload)
+		for r.merged {
+			size := segmentSize(payload)
+			if size == 0 {
+				break
+			}
+			n = r.put(n, coalesce.Record{Flow: flow, Data: payload[:size]}, now)
+			payload = payload[size:]
+			c.Taken.Add(1)
+			c.Split.Add(1)
+		}
+		n = r.put(n, coalesce.Record{Flow: flow, Data: payload}, now)
 	}
 	c.Bursts.Add(1)
 	c.Taken.Add(uint64(len(frames)))
 	c.Bytes.Add(uint64(bytes))
-	r.opener.Burst(r.records[:n], Monotonic(), false)
+	r.process(n, now)
+}
+
+// put collects a record behind n others and returns how many there are now.
+func (r *ring) put(n int, record coalesce.Record, now int64) int {
+	if n == len(r.records) {
+		r.process(n, now)
+		n = 0
+	}
+	r.records[n] = record
+	return n + 1
+}
+
+func (r *ring) process(n int, now int64) {
+	if r.inner.gro.Len()+n > vnet.Capacity { // aggregates
+		r.inner.flush()
+	}
+	r.opener.Burst(r.records[:n], now, false)
 }

@@ -175,6 +175,9 @@ func (s *socket) process(n, bytes int, now int64) {
 		s.holdSpent = true
 	}
 	s.release()
+	if s.inner.gro.Len()+n > vnet.Capacity { // aggregates of more than 64 segments
+		s.inner.flush()
+	}
 	s.opener.Burst(s.records[:n], now, true)
 }
 
@@ -207,12 +210,12 @@ func (s *socket) other(m *udp.Message, b []byte) {
 }
 
 // emptied waits until the worker has found the socket empty once from now on,
-// or until the time is over, and reports which.
-func (s *socket) emptied(limit time.Duration) bool {
+// until the time is over, or until enough says so, and reports whether it was empty.
+func (s *socket) emptied(limit time.Duration, enough func() bool) bool {
 	want := s.asked.Add(1)
 	deadline := time.Now().Add(limit)
 	for s.seen.Load() < want {
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || enough() {
 			return false
 		}
 		s.poller.Wake()

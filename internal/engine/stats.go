@@ -22,9 +22,12 @@ type WorkerStats struct {
 // ended. Each is read by itself: under load sums differ by what is in flight.
 type Stats struct {
 	Workers []WorkerStats
+	// Ended has one entry for each rung: the sum of its workers that have ended.
+	Ended []WorkerStats
 
 	// Inward, over all sources.
 	Ring      uint64 // records taken from rings
+	Split     uint64 // of those, found in one frame with another: more records than frames
 	Socket    uint64 // records taken from listeners
 	Batches   uint64
 	Keepalive uint64
@@ -55,8 +58,12 @@ func (e *Engine) Stats() Stats {
 	s.TSO, s.USO, s.Why = e.offload.state()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.Ring = e.gone.Taken.Load()
-	s.inward(&e.gone)
+	for rung, c := range e.gone {
+		s.Ring += c.Taken.Load()
+		s.inward(c)
+		s.Ended = append(s.Ended, WorkerStats{Kind: "ring", Rung: rung,
+			Bursts: c.Bursts.Load(), Records: c.Taken.Load(), Bytes: c.Bytes.Load(), Batches: c.Batches.Load()})
+	}
 	for r := range e.rings {
 		for _, w := range r.rings {
 			c := w.opener.Counters
@@ -94,6 +101,7 @@ func (s *Stats) inward(c *InCounters) {
 	if taken := c.Taken.Load(); taken > fated {
 		s.InFlight += taken - fated
 	}
+	s.Split += c.Split.Load()
 	s.Batches += c.Batches.Load()
 	s.Keepalive += c.Keepalive.Load()
 	s.Delivered += c.Delivered.Load()
@@ -111,6 +119,7 @@ func (s *Stats) inward(c *InCounters) {
 func (c *InCounters) merge(o *InCounters) {
 	c.Bursts.Add(o.Bursts.Load())
 	c.Taken.Add(o.Taken.Load())
+	c.Split.Add(o.Split.Load())
 	c.Bytes.Add(o.Bytes.Load())
 	c.Batches.Add(o.Batches.Load())
 	c.Keepalive.Add(o.Keepalive.Load())

@@ -16,12 +16,12 @@ import (
 const switchLimit = 250 * time.Millisecond
 
 // After handoverGrace, in which a program that saw the old state ends its NAPI
-// poll of 64 frames, a ring that is found empty stays so. handoverLimit bounds the
-// wait for that.
-const (
-	handoverGrace = 2 * time.Millisecond
-	handoverLimit = 4 * time.Millisecond
-)
+// poll of 64 frames, a source that is found empty stays so.
+const handoverGrace = 2 * time.Millisecond
+
+// RungGeneric is the rung whose frames may be segmentation aggregates of local
+// senders: its program sees no sign of it.
+const RungGeneric = "xdp-generic"
 
 // Rings are the workers of one NIC's AF_XDP sockets.
 type Rings struct {
@@ -52,11 +52,21 @@ func (r *Rings) emptied(limit time.Duration) {
 	}
 }
 
+// halfFull reports whether a ring is about to lose records.
+func (r *Rings) halfFull() bool {
+	for _, w := range r.rings {
+		if w.sock.Waiting() >= w.sock.RingSize()/2 {
+			return true
+		}
+	}
+	return false
+}
+
 // Add starts workers on the sockets and lets steering begin. Records that
 // arrived before on the listeners must not be overtaken by those that the rings
-// get: the workers leave their rings alone until each listener was found empty
-// once after steer has returned. steer makes the program accept and returns
-// when every packet that was let pass before has reached its socket.
+// get: steer makes the program accept, and the workers leave their rings alone
+// until each listener was found empty once after that and a grace, or a ring is
+// half full: order matters less than loss.
 //
 // When steer fails nothing is left running. The sockets stay the caller's.
 func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) (*Rings, error) {
@@ -69,7 +79,7 @@ func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) 
 			e.end(r)
 			return nil, fmt.Errorf("make poller: %w", err)
 		}
-		w := &ring{sock: sock, poller: poller, done: make(chan struct{})}
+		w := &ring{sock: sock, merged: rung == RungGeneric, poller: poller, done: make(chan struct{})}
 		w.opener, w.inner = e.newInbound(i)
 		w.mode.Store(ringHeld)
 		r.rings = append(r.rings, w)
@@ -87,8 +97,9 @@ func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) 
 		e.end(r)
 		return nil, err
 	}
+	time.Sleep(handoverGrace)
 	for _, s := range e.sockets {
-		s.emptied(switchLimit)
+		s.emptied(switchLimit, r.halfFull)
 	}
 	for _, w := range r.rings {
 		w.setMode(ringRunning)
@@ -99,11 +110,13 @@ func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) 
 // Remove ends steering and then the workers, with nothing lost. The listeners'
 // data records are put aside until the rings are found empty, so that they do not
 // overtake what is still in there. That is sooner than stop returns, since a
-// grace period is as long as a TCP sender waits before it sends its last segment
-// again (two round trips and 8 ms at 250 Hz); a NAPI poll that takes longer has
-// its records overtaken by a few milliseconds' worth, and none is lost. stop makes the program pass everything and returns when
-// every packet steered before is in its ring; an error of it is returned, but
-// does not keep the workers from ending. The sockets stay the caller's.
+// grace period of RCU is as long as a TCP sender waits before it sends its last
+// segment again (two round trips and 8 ms at 250 Hz); a NAPI poll that takes longer
+// has its records overtaken by a few milliseconds' worth, and none is lost.
+//
+// stop makes the program pass everything and returns when every packet steered
+// before is in its ring; an error of it is returned, but does not keep the workers
+// from ending. The sockets stay the caller's.
 func (e *Engine) Remove(r *Rings, stop func() error) error {
 	e.switching.Lock()
 	defer e.switching.Unlock()
@@ -113,7 +126,7 @@ func (e *Engine) Remove(r *Rings, stop func() error) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	time.Sleep(handoverGrace)
-	r.emptied(handoverLimit)
+	r.emptied(switchLimit)
 	for _, s := range e.sockets {
 		s.hold(false)
 	}
@@ -135,8 +148,11 @@ func (e *Engine) end(r *Rings) {
 	defer e.mu.Unlock()
 	if _, known := e.rings[r]; known {
 		delete(e.rings, r)
+		if e.gone[r.Rung] == nil {
+			e.gone[r.Rung] = new(InCounters)
+		}
 		for _, w := range r.rings {
-			e.gone.merge(w.opener.Counters)
+			e.gone[r.Rung].merge(w.opener.Counters)
 		}
 	}
 }

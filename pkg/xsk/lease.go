@@ -118,10 +118,17 @@ func (s *Socket) Outstanding() int {
 
 // Pending says whether a received frame waits to be leased; after Close it is
 // false. Any thread may call it.
-func (s *Socket) Pending() bool {
+func (s *Socket) Pending() bool { return s.Waiting() > 0 }
+
+// Waiting is how many received frames wait to be leased; after Close 0. Any
+// thread may call it.
+func (s *Socket) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.closed && s.rx.pending()
+	if s.closed {
+		return 0
+	}
+	return s.rx.waiting()
 }
 
 // Wait blocks until a frame waits to be leased or timeoutMs milliseconds have

@@ -36,7 +36,7 @@ func (r *rxRing) release(n uint32) {
 	atomic.StoreUint32(r.consumer, r.cachedConsumer)
 }
 
-// pending says whether an unread descriptor exists, without moving anything.
-func (r *rxRing) pending() bool {
-	return atomic.LoadUint32(r.producer) != r.cachedConsumer
+// waiting is the number of unread descriptors; it moves nothing.
+func (r *rxRing) waiting() int {
+	return int(atomic.LoadUint32(r.producer) - r.cachedConsumer)
 }

@@ -71,24 +71,23 @@ func (d *bed) runB(mode string, args ...string) *gateway {
 // newKey generates a key by the command line and returns its file.
 func newKey(t *testing.T) string {
 	t.Helper()
-	g := gateway{t: t}
 	f, err := os.CreateTemp(scratch, "key")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteString(g.generate()); err != nil {
+	if _, err := f.WriteString(generate(t)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(f.Name()) })
 	return f.Name()
 }
 
-func (g *gateway) generate() string {
-	g.t.Helper()
-	out, err := run(mustProgram(g.t), "key", "generate")
+func generate(t *testing.T) string {
+	t.Helper()
+	out, err := run(mustProgram(t), "key", "generate")
 	if err != nil {
-		g.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return out
 }

@@ -34,6 +34,16 @@ func (e *events) Write(p []byte) (int, error) {
 // watch starts the command and returns once it gets events.
 func (g *gateway) watch() *events {
 	g.t.Helper()
+	return g.watchAfter(func() {
+		g.do("peer", "add", "16777214")
+		g.do("peer", "del", "16777214")
+	})
+}
+
+// watchAfter starts the command and calls provoke, which causes an event,
+// until one is seen.
+func (g *gateway) watchAfter(provoke func()) *events {
+	g.t.Helper()
 	e := &events{t: g.t}
 	cmd := exec.Command(mustProgram(g.t), "events", "--json", "--name", g.name, "--run-dir", g.dir)
 	cmd.Stdout = e
@@ -45,8 +55,7 @@ func (g *gateway) watch() *events {
 		_ = cmd.Wait()
 	})
 	eventually(g.t, "first event", func() bool {
-		g.do("peer", "add", "16777214")
-		g.do("peer", "del", "16777214")
+		provoke()
 		return len(e.all(true)) > 0
 	})
 	return e

@@ -251,7 +251,7 @@ func TestRefusedStart(t *testing.T) {
 		{"pins outside a bpffs", "xdp", nil, []string{"--pin-dir", scratch}, 1, scratch},
 		{"no such NIC", "xdp", nil, []string{"--nic", "eth9"}, 1, "eth9"},
 		{"no such queue", "xdp", nil, []string{"--queues", "7"}, 1, "7"},
-		{"foreign listener", "xdp", nil, []string{"--listen", "198.51.100.1:1194"}, 1, "198.51.100.1:1194"},
+		{"foreign listener", "xdp", nil, []string{"--listen", "198.51.100.1:1195"}, 1, "198.51.100.1:1195"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newBed(t, testlab.Veth{})

@@ -78,13 +78,6 @@ func newSink(t *testing.T, ns *testlab.Namespace, at netip.AddrPort) *sink {
 	return s
 }
 
-// count is how often a number came.
-func (s *sink) count(number uint64) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.times[number]
-}
-
 // exactly checks that the numbers from first to below end came once each and
 // nothing else did. It waits for the last of them.
 func (s *sink) exactly(t *testing.T, first, end uint64) {
