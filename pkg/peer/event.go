@@ -30,6 +30,7 @@ const (
 	WhyPacketID = "packet_id" // packet ids run out
 	WhyUsage    = "usage"     // the AES-GCM usage limit
 	WhyFailures = "failures"  // too many records did not authenticate
+	WhyKeyStore = "key_store" // used ids could not be recorded ahead of their use
 	WhySameRole = "same_role" // both ends seal with the same half of the key
 )
 

@@ -38,6 +38,7 @@ type KeyConfig struct {
 	SendIV, RecvIV [8]byte
 	NextPacketID   uint32   // first id to send; 0 means 1
 	Fingerprint    [32]byte // of the sending half; only handed on
+	Ceiling        uint64   // see SetCeiling
 }
 
 // Key is one installed key: both directions' ciphers, the allocator of packet
@@ -52,6 +53,7 @@ type Key struct {
 	receive *aead.Key
 
 	next     atomic.Uint64 // next packet id to give out
+	ceiling  atomic.Uint64 // see SetCeiling
 	usage    [2]atomic.Uint64
 	failed   atomic.Uint64
 	received atomic.Bool // a record was accepted
@@ -84,6 +86,7 @@ func NewKey(c KeyConfig) (*Key, error) {
 	}
 	k := &Key{ID: c.ID, Cipher: c.Cipher, Fingerprint: c.Fingerprint, send: send, receive: receive}
 	k.next.Store(uint64(max(c.NextPacketID, 1)))
+	k.ceiling.Store(c.Ceiling)
 	return k, nil
 }
 
@@ -96,6 +99,17 @@ func (k *Key) Opener() *aead.Key { return k.receive }
 // NextPacketID returns the id the next sealed record will carry; above 2^32-1
 // the key is exhausted. Ids below it have been given out.
 func (k *Key) NextPacketID() uint64 { return k.next.Load() }
+
+// SetCeiling sets the first packet id that may not be used yet; 0: no such
+// limit. Whoever keeps a record of used ids raises it ahead of their use, so that
+// ids never outrun the record.
+func (k *Key) SetCeiling(id uint64) { k.ceiling.Store(id) }
+
+// Ceiling returns what SetCeiling set.
+func (k *Key) Ceiling() uint64 { return k.ceiling.Load() }
+
+// Dead reports whether the key was taken out of use for good.
+func (k *Key) Dead() bool { return k.dead.Load() }
 
 // HasReceived reports whether a record was ever accepted under this key.
 func (k *Key) HasReceived() bool { return k.received.Load() }
@@ -118,8 +132,8 @@ const (
 
 // Reserve takes n consecutive packet ids for n records of blocks 16-byte
 // blocks altogether. Ids are never given out twice: a reservation that would
-// pass 2^32-1 burns what is left and returns Spent, as does one that would pass
-// the AES-GCM usage limit; why names the limit. Safe for concurrent use; one atomic add.
+// pass 2^32-1 or the ceiling burns what is left and returns Spent, as does one that
+// would pass the AES-GCM usage limit; why names the limit. Safe for concurrent use; one atomic add.
 func (k *Key) Reserve(n int, blocks uint64) (first uint32, use Use, why string) {
 	if k.dead.Load() {
 		return 0, Spent, WhyPacketID
@@ -127,6 +141,9 @@ func (k *Key) Reserve(n int, blocks uint64) (first uint32, use Use, why string) 
 	end := k.next.Add(uint64(n))
 	if end-1 > maxPacketID {
 		return 0, Spent, WhyPacketID
+	}
+	if ceiling := k.ceiling.Load(); ceiling != 0 && end > ceiling {
+		return 0, Spent, WhyKeyStore
 	}
 	first = uint32(end - uint64(n))
 	if use = k.spend(sending, uint64(n)+blocks); use != Fine {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -360,5 +361,31 @@ func TestSuspectOncePerSecond(t *testing.T) {
 	tried.Wait()
 	if granted != 1 {
 		t.Errorf("%d at the same moment", granted)
+	}
+}
+
+func TestCeiling(t *testing.T) {
+	k := newKey(t, 0, aead.AES128GCM)
+	k.SetCeiling(100)
+	if first, use, _ := k.Reserve(99, 99); first != 1 || use != Fine {
+		t.Fatalf("below the ceiling: %d, %v", first, use)
+	}
+	k.SetCeiling(200)
+	if first, use, _ := k.Reserve(100, 100); first != 100 || use != Fine {
+		t.Fatalf("below a raised ceiling: %d, %v", first, use)
+	}
+	if _, use, why := k.Reserve(1, 1); use != Spent || why != WhyKeyStore {
+		t.Fatalf("at the ceiling: %v, %q", use, why)
+	}
+}
+
+func TestOwnAddressIsNoPeersSource(t *testing.T) {
+	table := NewTable(false, nil)
+	p := mustAdd(t, table, Config{ID: 1, Prefixes: prefixes("0.0.0.0/0", "::/0")}, 0)
+	table.SetLocal([]netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fd00:9::1")})
+	for addr, allowed := range map[string]bool{"10.9.0.1": false, "fd00:9::1": false, "10.9.0.2": true, "fd00:9::2": true} {
+		if got := p.AllowsSource(netip.MustParseAddr(addr)); got != allowed {
+			t.Errorf("source %s allowed: %v", addr, got)
+		}
 	}
 }

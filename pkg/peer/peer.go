@@ -101,9 +101,10 @@ func (p *Peer) Exit() {
 
 // AllowsSource reports whether an inner packet from addr may come from this
 // peer: the longest of all peers' prefixes that holds addr must be this
-// peer's. Without peers' prefixes (point to point) everything is allowed.
+// peer's, and addr none of this host's own, whatever prefix it is in. Without
+// peers' prefixes (point to point) everything is allowed.
 func (p *Peer) AllowsSource(addr netip.Addr) bool {
-	return p.table.p2p || p.table.Route(addr) == p
+	return p.table.p2p || (p.table.Route(addr) == p && !p.table.isLocal(addr))
 }
 
 func (p *Peer) setPrefixes(prefixes []netip.Prefix) {

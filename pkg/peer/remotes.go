@@ -59,7 +59,7 @@ func (t *Table) mayHold(p *Peer, remote netip.AddrPort, now int64) bool {
 	if !a.IsValid() || remote.Port() == 0 || a.IsUnspecified() || a.IsMulticast() || a == broadcast {
 		return false
 	}
-	if _, ours := (*t.local.Load())[a.WithZone("")]; ours {
+	if t.isLocal(a) {
 		return false
 	}
 	for q := t.remotes[remote]; q != nil; q = q.older {
@@ -68,6 +68,12 @@ func (t *Table) mayHold(p *Peer, remote netip.AddrPort, now int64) bool {
 		}
 	}
 	return true
+}
+
+// isLocal reports whether an address is one of those that SetLocal named.
+func (t *Table) isLocal(a netip.Addr) bool {
+	_, ours := (*t.local.Load())[a.WithZone("")]
+	return ours
 }
 
 // live reports whether a peer still holds its address against others. One

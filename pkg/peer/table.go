@@ -33,6 +33,8 @@ type Table struct {
 	routes atomic.Pointer[bart.Table[*Peer]]
 	local  atomic.Pointer[map[netip.Addr]struct{}]
 
+	refused atomic.Uint64 // floats
+
 	mu      sync.RWMutex // guards peers, remotes and the writing side of the rest
 	peers   map[uint32]*Peer
 	remotes remotes
@@ -77,6 +79,10 @@ func (t *Table) Owner(prefix netip.Prefix) *Peer {
 	p, _ := t.routes.Load().Get(prefix)
 	return p
 }
+
+// FloatsRefused counts batches of authentic records from an address to which
+// their peer was not let float.
+func (t *Table) FloatsRefused() uint64 { return t.refused.Load() }
 
 // SetLocal names the addresses of this host, its broadcast addresses included:
 // no peer can float to them.
@@ -191,9 +197,17 @@ func (t *Table) unlink(p *Peer) {
 	delete(t.peers, p.ID)
 }
 
+// changed tells the observer. When p left a remote address that another peer
+// has too, that one stands for the address now.
 func (t *Table) changed(p *Peer) {
-	if t.observer != nil {
-		t.observer.PeerChanged(p)
+	if t.observer == nil {
+		return
+	}
+	t.observer.PeerChanged(p)
+	if e := p.Endpoint(); p.Gone() && e != nil {
+		if heir := t.LookupRemote(e.Remote); heir != nil {
+			t.observer.PeerChanged(heir)
+		}
 	}
 }
 
