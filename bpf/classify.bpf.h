@@ -39,16 +39,20 @@ struct frame {
 	bool split;     /* over several buffers */
 };
 
-static __always_inline bool accepting(void)
+static __always_inline bool accepting(const struct control_state *c)
 {
-	__u32 zero = 0;
-	struct control_state *c = bpf_map_lookup_elem(&control, &zero);
-
-	if (!c || !c->accepting)
+	if (!c->accepting)
 		return false;
-	if (heartbeat_limit_ns && bpf_ktime_get_ns() - c->heartbeat_ns > heartbeat_limit_ns)
+	/* Signed: a beat written after this program read the clock is not old. */
+	if (heartbeat_limit_ns && (__s64)(bpf_ktime_get_ns() - c->heartbeat_ns) > (__s64)heartbeat_limit_ns)
 		return false;
 	return true;
+}
+
+/* Only a map that holds every peer proves that there is no such peer. */
+static __always_inline enum reason unknown(const struct control_state *c)
+{
+	return c->incomplete ? REASON_UNKNOWN_PASSED : REASON_UNKNOWN_PEER;
 }
 
 static __always_inline bool same_endpoint(const struct endpoint *a, const struct endpoint *b)
@@ -86,8 +90,9 @@ static __always_inline enum reason check_datagram(const struct frame *f, const s
 static __always_inline enum reason check_record(void *payload, void *end, __u32 length,
 						const struct endpoint *source, __u32 *peer_id)
 {
+	struct control_state *c;
 	struct peer *peer;
-	__u32 word, id;
+	__u32 zero = 0, word, id;
 
 	if (length == 0)
 		return REASON_NOT_DATA_V2;
@@ -99,16 +104,17 @@ static __always_inline enum reason check_record(void *payload, void *end, __u32 
 		return REASON_SHORT_RECORD;
 	if (payload + 4 > end)
 		return REASON_MALFORMED;
-	if (!accepting())
+	c = bpf_map_lookup_elem(&control, &zero);
+	if (!c || !accepting(c))
 		return REASON_NOT_ACCEPTING;
 
 	word = bpf_ntohl(*(__be32 *)payload);
 	id = word & PEER_ID_MASK;
 	if (id == PEER_ID_UNDEF)
-		return bpf_map_lookup_elem(&endpoints, source) ? REASON_UNDEF_PEER : REASON_UNKNOWN_PEER;
+		return bpf_map_lookup_elem(&endpoints, source) ? REASON_UNDEF_PEER : unknown(c);
 	peer = bpf_map_lookup_elem(&peers, &id);
 	if (!peer)
-		return REASON_UNKNOWN_PEER;
+		return unknown(c);
 	if (peer->state != PEER_STEER || !same_endpoint(&peer->remote, source))
 		return REASON_OTHER_ENDPOINT;
 	if (!(peer->key_ids >> (word >> KEY_ID_SHIFT & KEY_ID_MASK) & 1))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Maps shared by the NIC's programs. The layout is an ABI, described in
- * docs/bpf-maps.md: raise ABI_VERSION when a field changes its meaning or place.
+ * docs/bpf-maps.md: raise ABI_VERSION when a field changes its meaning or place, or
+ * a value its size.
  * Sizes are what user space sets at load; the ones here are the defaults.
  */
 #ifndef OVPN_XDP_MAPS_BPF_H
@@ -13,7 +14,7 @@
 
 #include "reasons.h"
 
-#define ABI_VERSION 1
+#define ABI_VERSION 2
 
 /* Read from the object by user space, which writes it into `control`. */
 const volatile __u32 abi_version = ABI_VERSION;
@@ -57,6 +58,8 @@ struct control_state {
 	__u32 abi;          /* ABI_VERSION */
 	__u32 accepting;    /* 0: every record passes */
 	__u64 heartbeat_ns; /* CLOCK_MONOTONIC when user space was last seen alive */
+	__u32 incomplete;   /* 1: `peers` or `endpoints` lacks some: records of unknown peers pass */
+	__u32 reserved;
 };
 
 struct {

@@ -31,7 +31,8 @@
 	X(UNDEF_PEER)     /* peer id 0xffffff from a configured endpoint */                       \
 	X(NOT_ACCEPTING)  /* switched off in `control`, or its heartbeat is stale */              \
 	X(NO_SOCKET)      /* no AF_XDP socket for this receive queue */                           \
-	X(MALFORMED)      /* headers are cut off or contradict themselves */
+	X(MALFORMED)      /* headers are cut off or contradict themselves */                      \
+	X(UNKNOWN_PASSED) /* as UNKNOWN_PEER, but the maps are incomplete: passed */
 
 /* Given by user space only. */
 #define OVPN_USER_REASONS(X)                                                                      \

@@ -8,10 +8,13 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,9 +31,14 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/udp"
 )
 
-// heartbeat is how often the tc program hears that we live; it passes
-// everything after a second of silence.
-const heartbeat = 250 * time.Millisecond
+const (
+	// heartbeat is how often the tc program hears that we live; it passes
+	// everything after a second of silence.
+	heartbeat = 250 * time.Millisecond
+	// period is that of everything else that comes round: keepalives, marks of
+	// used packet ids, NICs to try again.
+	period = time.Second
+)
 
 // gateway is one running instance.
 type gateway struct {
@@ -39,12 +47,13 @@ type gateway struct {
 	started time.Time
 	hub     admin.Hub
 
-	tun    *tun.Device
-	queues *steer.TunQueues // nil with one queue
-	conns  []*udp.Conn
-	peers  *peer.Table
-	keys   *keystore.Store
-	engine *engine.Engine
+	tun      *tun.Device
+	tunIndex int
+	queues   *steer.TunQueues // nil with one queue
+	conns    []*udp.Conn
+	peers    *peer.Table
+	keys     *keystore.Store
+	engine   *engine.Engine
 
 	nics      []*nic
 	nicMu     sync.Mutex // one NIC changes at a time
@@ -53,8 +62,15 @@ type gateway struct {
 	listening map[*steer.Attachment]map[netip.AddrPort]bool // what its map holds
 
 	syncMu   sync.Mutex // orders what is written into BPF maps
+	dirty    dirtyPeers
+	attMu    sync.Mutex // guards attached and lost; held for moments only
 	attached []*steer.Attachment
 	lost     lostCounts // of attachments that are gone
+
+	claimMu sync.Mutex // guards claims
+	claims  map[*peer.Key]*keystore.Claim
+
+	fatal chan error // what ends the gateway
 
 	offloadMu  sync.Mutex
 	offloadWhy string
@@ -71,7 +87,11 @@ func Run(ctx context.Context, cfg config.Run, log *slog.Logger) (err error) {
 		return err
 	}
 	defer lock.release()
-	g := &gateway{cfg: cfg, log: log, started: time.Now(), listening: map[*steer.Attachment]map[netip.AddrPort]bool{}}
+	if err := clean(&cfg); err != nil {
+		return err
+	}
+	g := &gateway{cfg: cfg, log: log, started: time.Now(), listening: map[*steer.Attachment]map[netip.AddrPort]bool{},
+		dirty: dirtyPeers{wake: make(chan struct{}, 1)}, claims: map[*peer.Key]*keystore.Claim{}, fatal: make(chan error, 1)}
 	if err := g.open(); err != nil {
 		g.close()
 		return err
@@ -103,9 +123,76 @@ func Run(ctx context.Context, cfg config.Run, log *slog.Logger) (err error) {
 		defer os.Remove(cfg.ReadyFile)
 	}
 	log.Info("ready", "name", cfg.Name, "device", g.tun.Name(), "mtu", cfg.MTU, "pid", os.Getpid())
-	g.tick(ctx)
+	err = g.serve(ctx)
 	log.Info("stopping", "name", cfg.Name)
-	return nil
+	return err
+}
+
+// clean removes what a killed process of this name has left. We hold its lock.
+func clean(cfg *config.Run) error {
+	if cfg.ReadyFile != "" {
+		if err := os.Remove(cfg.ReadyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove stale ready file: %w", err)
+		}
+	}
+	return steer.Sweep(cfg.Name, cfg.PinDir)
+}
+
+// serve does what comes round, each in its own time: none may wait for
+// another, least of all the heartbeat. It returns when ctx ends, or with what
+// made going on impossible.
+func (g *gateway) serve(ctx context.Context) (err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { every(ctx, heartbeat, g.beat) })
+	wg.Go(func() { every(ctx, period, func() { g.peers.Tick(engine.Monotonic(), g.engine.Ping) }) })
+	wg.Go(func() { every(ctx, period, g.markKeys) })
+	wg.Go(func() { every(ctx, period, func() { g.retryNICs(ctx) }) })
+	wg.Go(func() { g.followPeers(ctx) })
+	select {
+	case <-ctx.Done():
+	case err = <-g.fatal:
+	}
+	stop()
+	wg.Wait()
+	return err
+}
+
+// every calls fn once a period until ctx ends.
+func every(ctx context.Context, period time.Duration, fn func()) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			fn()
+		}
+	}
+}
+
+// fail ends the gateway with an error.
+func (g *gateway) fail(err error) {
+	select {
+	case g.fatal <- err:
+	default: // it is ending already
+	}
+}
+
+func (g *gateway) beat() {
+	for _, a := range g.attachments() {
+		if err := a.Heartbeat(); err != nil {
+			g.log.Debug("heartbeat failed", "error", err)
+		}
+	}
+}
+
+// attachments returns those there are at the moment.
+func (g *gateway) attachments() []*steer.Attachment {
+	g.attMu.Lock()
+	defer g.attMu.Unlock()
+	return slices.Clone(g.attached)
 }
 
 // open makes everything that needs no NIC.
@@ -125,17 +212,13 @@ func (g *gateway) open() (err error) {
 		}
 		g.conns = append(g.conns, c)
 	}
-	var answer []netip.Addr
-	for _, a := range cfg.Addresses {
-		answer = append(answer, a.Addr())
-	}
 	mss := 0
 	if size := cfg.ClampSize(); size > 0 {
 		mss = size - 40
 	}
 	g.engine, err = engine.New(engine.Config{
 		Tun: g.tun, Conns: g.conns, Peers: g.peers,
-		Batch: cfg.Batch, Prefetch: cfg.Prefetch, MSS: uint16(mss), Answer: answer,
+		Batch: cfg.Batch, Prefetch: cfg.Prefetch, MSS: uint16(mss),
 		Log: g.log, Offload: g.offloadOff,
 	})
 	return err
@@ -144,10 +227,25 @@ func (g *gateway) open() (err error) {
 // openTun makes the TUN device and brings it up with its addresses.
 func (g *gateway) openTun() (err error) {
 	cfg := &g.cfg
-	if g.tun, err = tun.Open(tun.Config{Name: cfg.Dev, Queues: g.workers(), NoOffload: cfg.NoTunOffload}); err != nil {
+	queues := g.workers()
+	if queues > 1 {
+		g.queues, err = steer.LoadTunQueues(steer.TunOptions{Gateway: cfg.Name, Dev: cfg.Dev, PinDir: cfg.PinDir})
+		if err != nil {
+			// Several queues without a program that keeps a peer on one would
+			// send its records out of order.
+			g.log.Warn("one outward worker only: the program that picks a TUN queue by peer is not to be had", "error", err)
+			queues = 1
+		}
+	}
+	if g.tun, err = tun.Open(tun.Config{Name: cfg.Dev, Queues: queues, NoOffload: cfg.NoTunOffload}); err != nil {
 		return err
 	}
 	name := g.tun.Name()
+	link, err := netdev.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	g.tunIndex = link.Index
 	if err := netdev.SetMTU(name, cfg.MTU); err != nil {
 		return err
 	}
@@ -156,12 +254,16 @@ func (g *gateway) openTun() (err error) {
 			return err
 		}
 	}
-	if len(g.tun.Queues()) > 1 {
-		if g.queues, err = steer.LoadTunQueues(steer.TunOptions{Gateway: cfg.Name, Dev: name, PinDir: cfg.PinDir}); err != nil {
-			return err
-		}
+	if g.queues != nil {
 		if err := g.tun.SetSteering(g.queues.FD()); err != nil {
 			return err
+		}
+	}
+	if !cfg.P2P {
+		// ICMP errors about packets without a peer come from our own address.
+		// Point to point everything has a peer, who shall not use that address.
+		if err := netdev.AcceptLocalSource(name); err != nil {
+			g.log.Warn("no ICMP errors for IPv4 packets that no peer takes", "error", err)
 		}
 	}
 	if err := netdev.SetUp(name); err != nil {
@@ -213,9 +315,7 @@ func (g *gateway) close() {
 		g.engine.Close()
 	}
 	if g.peers != nil {
-		for _, p := range g.peers.All() {
-			g.releaseKeys(p)
-		}
+		g.releaseAll()
 	}
 	for _, c := range g.conns {
 		c.Close()
@@ -228,30 +328,5 @@ func (g *gateway) close() {
 	}
 	if g.keys != nil {
 		g.keys.Close()
-	}
-}
-
-// tick does what is due every so often, until ctx ends.
-func (g *gateway) tick(ctx context.Context) {
-	beat := time.NewTicker(heartbeat)
-	defer beat.Stop()
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-beat.C:
-		}
-		g.syncMu.Lock()
-		for _, a := range g.attached {
-			if err := a.Heartbeat(); err != nil {
-				g.log.Debug("heartbeat failed", "error", err)
-			}
-		}
-		g.syncMu.Unlock()
-		if n%int(time.Second/heartbeat) == 0 {
-			g.peers.Tick(engine.Monotonic(), g.engine.Ping)
-			g.advanceKeys()
-			g.retryNICs(ctx)
-		}
 	}
 }

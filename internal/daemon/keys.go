@@ -63,21 +63,26 @@ func (g *gateway) KeyAdd(_ context.Context, k *admin.KeyAdd) error {
 	if err != nil {
 		return err
 	}
-	if err := g.keys.Claim(keystore.Fingerprint(key.Fingerprint), max(k.NextPacketID, 1)); err != nil {
-		if errors.Is(err, keystore.ErrUsed) {
-			return admin.Errorf(admin.CodeExists, "peer %d: %v", k.Peer, err)
-		}
+	claim, err := g.keys.Claim(keystore.Fingerprint(key.Fingerprint), max(k.NextPacketID, 1))
+	if errors.Is(err, keystore.ErrUsed) || errors.Is(err, keystore.ErrLive) {
+		return admin.Errorf(admin.CodeExists, "peer %d: %v", k.Peer, err)
+	}
+	if err != nil {
 		return err
 	}
-	old := p.Key(slot)
+	key.SetCeiling(claim.Ceiling())
+	g.claimMu.Lock()
+	g.claims[key] = claim
+	g.claimMu.Unlock()
 	if err := p.SetKey(slot, key); err != nil {
-		g.releaseKey(key) // nothing was sealed with it
+		g.releaseClaims(map[*peer.Key]*keystore.Claim{key: claim}, 0) // nothing was sealed with it
 		if errors.Is(err, peer.ErrNotFound) {
 			return coded(err)
 		}
 		return admin.Errorf(admin.CodeExists, "peer %d: %v", k.Peer, err)
 	}
-	g.releaseKey(old)
+	g.releaseDead()
+	g.syncPeers()
 	g.log.Info("key installed", "peer", k.Peer, "slot", slot, "key_id", k.KeyID, "cipher", c)
 	return nil
 }
@@ -110,11 +115,11 @@ func (g *gateway) KeyDel(_ context.Context, id uint32, s admin.Slot) error {
 	if err != nil {
 		return err
 	}
-	old := p.Key(slotOf(s))
 	if err := p.DeleteKey(slotOf(s)); err != nil {
 		return admin.Errorf(admin.CodeNotFound, "peer %d: the %s slot is empty", id, s)
 	}
-	g.releaseKey(old)
+	g.releaseDead()
+	g.syncPeers()
 	g.log.Info("key deleted", "peer", id, "slot", s)
 	return nil
 }
@@ -140,39 +145,63 @@ func keysOf(p *peer.Peer) []admin.Key {
 	return keys
 }
 
-// advanceKeys keeps the marks on disk ahead of the ids in use.
-func (g *gateway) advanceKeys() {
-	for _, p := range g.peers.All() {
-		for _, s := range slots {
-			if k := p.Key(s); k != nil {
-				if err := g.keys.Advance(keystore.Fingerprint(k.Fingerprint), k.NextPacketID()); err != nil {
-					g.log.Error("marking packet ids as used failed; the key is killed so that none is used twice", "peer", p.ID, "error", err)
-					p.KillKey(k, "key store")
-				}
-			}
+// markKeys keeps the marks on disk ahead of the ids in use, and writes down how
+// far keys were used that are in use no more.
+func (g *gateway) markKeys() {
+	g.releaseDead()
+	for k, claim := range g.claimed(func(k *peer.Key) bool { return !k.Dead() }) {
+		ceiling, err := claim.Advance(k.NextPacketID())
+		if err != nil {
+			g.log.Error("marking packet ids as used failed; the key stops at the last mark", "key_id", k.ID, "ids_left", int64(k.Ceiling()-k.NextPacketID()), "error", err)
+			continue
+		}
+		k.SetCeiling(ceiling)
+	}
+}
+
+// claimed returns the claims of keys that fn picks.
+func (g *gateway) claimed(fn func(*peer.Key) bool) map[*peer.Key]*keystore.Claim {
+	g.claimMu.Lock()
+	defer g.claimMu.Unlock()
+	picked := map[*peer.Key]*keystore.Claim{}
+	for k, claim := range g.claims {
+		if fn(k) {
+			picked[k] = claim
 		}
 	}
-}
-
-// releaseKeys writes down how far a peer's keys were used.
-func (g *gateway) releaseKeys(p *peer.Peer) {
-	for _, s := range slots {
-		g.releaseKey(p.Key(s))
-	}
-}
-
-// releaseKey does so for one key that sends no more. A reservation under way
-// at this moment is covered: ids are reserved in one atomic step, and a dead key
-// gives out none.
-func (g *gateway) releaseKey(k *peer.Key) {
-	if k == nil {
-		return
-	}
-	if err := g.keys.Release(keystore.Fingerprint(k.Fingerprint), k.NextPacketID()+maxReservation); err != nil {
-		g.log.Warn("writing down used packet ids failed; they stay marked in advance", "error", err)
-	}
+	return picked
 }
 
 // maxReservation covers a worker that passed the check for a dead key just
 // before it died: one super-packet of at most 65,535 one-byte segments.
 const maxReservation = 1 << 16
+
+// releaseDead writes down how far keys were used that died.
+func (g *gateway) releaseDead() {
+	g.releaseClaims(g.claimed((*peer.Key).Dead), maxReservation)
+}
+
+// releaseAll does so for every key; the workers have ended.
+func (g *gateway) releaseAll() {
+	g.releaseClaims(g.claimed(func(*peer.Key) bool { return true }), 0)
+}
+
+// releaseClaims writes down ids as used up to margin behind the next, and lets
+// the halves be claimed again from there.
+func (g *gateway) releaseClaims(claims map[*peer.Key]*keystore.Claim, margin uint64) {
+	if len(claims) == 0 {
+		return
+	}
+	list := make([]keystore.Released, 0, len(claims))
+	for k, claim := range claims {
+		list = append(list, keystore.Released{Claim: claim, Next: k.NextPacketID() + margin})
+	}
+	if err := g.keys.Release(list); err != nil {
+		g.log.Warn("writing down used packet ids failed; they stay marked in advance", "error", err)
+	}
+	g.claimMu.Lock()
+	defer g.claimMu.Unlock()
+	for k := range claims {
+		delete(g.claims, k)
+	}
+}

@@ -14,7 +14,7 @@ import (
 // refreshAddresses follows this namespace's own addresses: a wildcard listener
 // stands for them, and no peer can float to one.
 func (g *gateway) refreshAddresses() {
-	addrs, err := netdev.Addresses()
+	addrs, err := netdev.LocalAddresses()
 	if err != nil {
 		g.log.Warn("listing addresses failed", "error", err)
 		return
@@ -25,10 +25,10 @@ func (g *gateway) refreshAddresses() {
 	g.listenMu.Lock()
 	g.local = addrs
 	g.listenMu.Unlock()
-	g.syncMu.Lock()
-	attached := slices.Clone(g.attached)
-	g.syncMu.Unlock()
-	for _, att := range attached {
+	if inner, err := netdev.LinkAddresses(g.tun.Name()); err == nil {
+		g.engine.SetAddresses(inner)
+	}
+	for _, att := range g.attachments() {
 		if err := g.setListeners(att); err != nil {
 			g.log.Warn("writing listeners into the BPF map failed", "error", err)
 		}
@@ -42,8 +42,12 @@ func (g *gateway) setListeners(att *steer.Attachment) error {
 	want := map[netip.AddrPort]bool{}
 	for _, c := range g.conns {
 		at := c.Addr()
-		if !at.Addr().IsUnspecified() {
-			want[netip.AddrPortFrom(at.Addr().WithZone(""), at.Port())] = true
+		if a := at.Addr().WithZone(""); !a.IsUnspecified() {
+			// An address that left this host is somebody else's: what comes for
+			// it is only forwarded.
+			if slices.Contains(g.local, a) {
+				want[netip.AddrPortFrom(a, at.Port())] = true
+			}
 			continue
 		}
 		for _, a := range g.expand(at) {

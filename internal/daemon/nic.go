@@ -29,7 +29,8 @@ type nic struct {
 
 	att   *steer.Attachment // nil on the socket rung
 	rings *engine.Rings
-	retry time.Time // when to try again by itself; zero: not
+	retry time.Time     // when to try again by itself; zero: not
+	delay time.Duration // between tries
 }
 
 // attachAll attaches every NIC of the command line. A NIC that cannot get a
@@ -52,7 +53,6 @@ func (g *gateway) attach(ctx context.Context, n *nic) error {
 	if n.att != nil {
 		return admin.Errorf(admin.CodeExists, "%s is attached already, on rung %s", n.name, n.att.Rung())
 	}
-	n.retry = time.Time{}
 	link, err := netdev.LinkByName(n.name)
 	if err != nil {
 		n.state, n.why = admin.NICAbsent, "no such device"
@@ -60,12 +60,14 @@ func (g *gateway) attach(ctx context.Context, n *nic) error {
 	}
 	n.index, n.mtu = link.Index, link.MTU
 	if n.mode == config.ModeSocket {
+		n.retry, n.delay = time.Time{}, 0
 		n.state, n.why = admin.NICAttached, "socket was asked for"
 		return nil
 	}
 	att, err := steer.Attach(ctx, steer.Options{Gateway: g.cfg.Name, NIC: n.name, Mode: steer.Mode(n.mode),
 		Queues: g.cfg.Queues, RingSize: g.cfg.RingSize, PinDir: g.cfg.PinDir})
 	if declined := (*steer.Declined)(nil); errors.As(err, &declined) {
+		n.retry, n.delay = time.Time{}, 0
 		n.state, n.why = admin.NICAttached, declined.Error()
 		g.log.Warn("no fast path; records take the socket", "nic", n.name, "reason", n.why)
 		return nil
@@ -87,11 +89,15 @@ func (g *gateway) attach(ctx context.Context, n *nic) error {
 		g.restoreGRO()
 		return err
 	}
+	n.retry, n.delay = time.Time{}, 0
 	n.att, n.rings, n.state, n.why = att, rings, admin.NICAttached, att.WhyNotHigher()
 	g.log.Info("attached", "nic", n.name, "rung", att.Rung(), "xdp_mode", att.XDPMode(), "copy", att.Copy(),
-		"queues", att.Queues(), "why_not_higher", n.why, "pins", att.PinPath())
+		"tc_hook", att.TCHook(), "queues", att.Queues(), "why_not_higher", n.why, "pins", att.PinPath())
 	if missing := att.Missing(); len(missing) > 0 {
 		g.log.Warn("receive queues without AF_XDP socket; their records take the UDP socket", "nic", n.name, "queues", missing)
+	}
+	for _, note := range att.Notes() {
+		g.log.Warn(note, "nic", n.name)
 	}
 	g.hub.Publish(admin.Event{Type: admin.EventNIC, NIC: n.name, Rung: att.Rung(), Reason: n.state})
 	return nil
@@ -147,7 +153,9 @@ func (g *gateway) setGRO(on bool) {
 // populate fills an attachment's maps and keeps them in step from now on.
 func (g *gateway) populate(att *steer.Attachment) error {
 	g.syncMu.Lock()
+	g.attMu.Lock()
 	g.attached = append(g.attached, att)
+	g.attMu.Unlock()
 	peers := make([]steer.Peer, 0, g.peers.Len())
 	for _, p := range g.peers.All() {
 		peers = append(peers, steerPeer(p))
@@ -172,17 +180,20 @@ func (g *gateway) forget(att *steer.Attachment) {
 	g.listenMu.Lock()
 	delete(g.listening, att)
 	g.listenMu.Unlock()
-	g.syncMu.Lock()
-	defer g.syncMu.Unlock()
+	g.attMu.Lock()
+	defer g.attMu.Unlock()
 	if i := slices.Index(g.attached, att); i >= 0 {
 		g.attached = slices.Delete(g.attached, i, i+1)
 		g.lost.add(att)
 	}
 }
 
-// retryInterval is how long to wait before a NIC that came back, or failed,
-// is tried again.
-const retryInterval = 2 * time.Second
+// A NIC that could not be attached is tried again after firstRetry, and then
+// less and less often: a try may bounce its link.
+const (
+	firstRetry = 2 * time.Second
+	lastRetry  = 5 * time.Minute
+)
 
 // netdevEvent follows links and addresses.
 func (g *gateway) netdevEvent(e netdev.Event) {
@@ -192,7 +203,13 @@ func (g *gateway) netdevEvent(e netdev.Event) {
 	case netdev.Resync:
 		g.refreshAddresses()
 		g.resyncLinks()
-	case netdev.LinkChanged, netdev.LinkDeleted:
+	case netdev.LinkDeleted:
+		if e.Ifindex == g.tunIndex {
+			g.fail(fmt.Errorf("TUN device %s was deleted by somebody else", g.cfg.Dev))
+			return
+		}
+		g.linkEvent(e)
+	case netdev.LinkChanged:
 		g.linkEvent(e)
 	}
 }
@@ -205,7 +222,10 @@ func (g *gateway) linkEvent(e netdev.Event) {
 		case e.Kind == netdev.LinkDeleted && e.Ifindex == n.index && n.state != admin.NICDetached:
 			g.absent(n)
 		case e.Kind == netdev.LinkChanged && e.Link.Name == n.name:
-			g.linkChanged(n, e.Link)
+			// The event may be older than what we have done since.
+			if now, err := netdev.LinkByName(n.name); err == nil {
+				g.linkChanged(n, now)
+			}
 		case e.Kind == netdev.LinkChanged && e.Ifindex == n.index && e.Link.Name != n.name && n.state == admin.NICAttached:
 			g.absent(n) // renamed: the name is what we were told to use
 		}
@@ -222,13 +242,21 @@ func (g *gateway) absent(n *nic) {
 	g.detach(n, admin.NICAbsent, "no such device")
 }
 
+// linkChanged compares a NIC with its state now. What has to be attached anew
+// is left to retryNICs.
 func (g *gateway) linkChanged(n *nic, link netdev.Link) {
 	switch {
 	case n.state == admin.NICDetached:
 	case n.state == admin.NICAbsent:
-		n.retry = time.Now() // the next tick attaches
+		if n.retry.IsZero() || link.Index != n.index {
+			n.retry, n.delay = time.Now(), 0
+		}
 	case link.Index != n.index:
 		g.absent(n)
+		n.retry = time.Now()
+	case n.att != nil && n.att.Rung() != config.ModeTC && !link.XDP.Attached:
+		g.log.Warn("the XDP program was taken off by somebody else; attaching anew", "nic", n.name)
+		g.detach(n, admin.NICDetached, "the XDP program was taken off by somebody else")
 		n.retry = time.Now()
 	case link.MTU != n.mtu && n.mode != config.ModeSocket:
 		// Chunks are sized by the MTU, and a driver may refuse XDP now.
@@ -267,10 +295,13 @@ func (g *gateway) retryNICs(ctx context.Context) {
 		if n.retry.IsZero() || time.Now().Before(n.retry) {
 			continue
 		}
+		before := n.why
 		if err := g.attach(ctx, n); err != nil {
-			n.retry = time.Now().Add(retryInterval)
-			g.log.Warn("attaching failed; records take the socket", "nic", n.name, "error", err)
-			n.why = err.Error()
+			n.delay = min(max(2*n.delay, firstRetry), lastRetry)
+			n.retry = time.Now().Add(n.delay)
+			if n.why = err.Error(); n.why != before {
+				g.log.Warn("attaching failed; records take the socket", "nic", n.name, "error", err)
+			}
 		}
 	}
 }

@@ -3,7 +3,10 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"net/netip"
+	"sync"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/admin"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/engine"
@@ -19,31 +22,69 @@ func steerPeer(p *peer.Peer) steer.Peer {
 	return s
 }
 
-// PeerChanged writes a peer's present state into the maps of every NIC and of
-// the TUN. It implements peer.Observer and may be called from workers: a map
-// update takes a few microseconds.
+// dirtyPeers are peers whose state in the BPF maps is out of date.
+type dirtyPeers struct {
+	mu   sync.Mutex
+	set  map[*peer.Peer]struct{}
+	wake chan struct{}
+}
+
+// PeerChanged notes that a peer has to be written into the maps. It implements
+// peer.Observer and is called from workers, which must not wait for a map.
 func (g *gateway) PeerChanged(p *peer.Peer) {
-	g.syncMu.Lock()
-	defer g.syncMu.Unlock()
-	gone := p.Gone()
-	s := steerPeer(p)
-	for _, a := range g.attached {
-		var err error
-		if gone {
-			// The id may belong to a newer peer by now.
-			if current := g.peers.Lookup(p.ID); current != nil {
-				err = a.SetPeer(steerPeer(current))
-			} else {
-				err = a.DelPeer(p.ID)
-			}
-		} else {
-			err = a.SetPeer(s)
-		}
-		if err != nil {
-			g.log.Warn("writing a peer into the BPF map failed; its records take the socket", "peer", p.ID, "error", err)
+	g.dirty.mu.Lock()
+	if g.dirty.set == nil {
+		g.dirty.set = map[*peer.Peer]struct{}{}
+	}
+	g.dirty.set[p] = struct{}{}
+	g.dirty.mu.Unlock()
+	select {
+	case g.dirty.wake <- struct{}{}:
+	default:
+	}
+}
+
+// followPeers writes changes that workers caused, such as floats.
+func (g *gateway) followPeers(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.dirty.wake:
+			g.syncPeers()
 		}
 	}
-	g.routeLocked(p.Prefixes())
+}
+
+// syncPeers brings the maps of every NIC and of the TUN up to date. What a
+// request changed is in the maps when its answer is sent.
+func (g *gateway) syncPeers() {
+	g.syncMu.Lock()
+	defer g.syncMu.Unlock()
+	g.dirty.mu.Lock()
+	set := g.dirty.set
+	g.dirty.set = nil
+	g.dirty.mu.Unlock()
+	attached := g.attachments()
+	for p := range set {
+		for _, a := range attached {
+			g.writePeer(a, p.ID)
+		}
+		g.routeLocked(p.Prefixes())
+	}
+}
+
+// writePeer writes the state that a peer id has now; syncMu is held.
+func (g *gateway) writePeer(a *steer.Attachment, id uint32) {
+	var err error
+	if p := g.peers.Lookup(id); p != nil {
+		err = a.SetPeer(steerPeer(p))
+	} else {
+		err = a.DelPeer(id)
+	}
+	if err != nil && !errors.Is(err, steer.ErrClosed) {
+		g.log.Warn("writing a peer into the BPF map failed; its records take the socket", "peer", id, "error", err)
+	}
 }
 
 // routeLocked writes the TUN queue of each prefix's present owner; syncMu is
@@ -72,7 +113,6 @@ func (g *gateway) PeerEvent(e peer.Event) {
 	switch e.Type {
 	case peer.Gone:
 		out.Type = admin.EventPeerGone
-		go g.releaseKeys(e.Peer)
 	case peer.KeyWanted:
 		out.Type = admin.EventKeyWanted
 		out.Key = &admin.EventKey{KeyID: e.KeyID}

@@ -35,6 +35,7 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 func (g *gateway) PeerAdd(_ context.Context, a admin.PeerAdd) error {
 	_, err := g.peers.Add(peer.Config{ID: a.ID, TxID: a.TxID, Remote: a.Remote, Local: a.Local, Prefixes: a.Routes,
 		Interval: seconds(a.Keepalive.Interval), Timeout: seconds(a.Keepalive.Timeout)}, engine.Monotonic())
+	g.syncPeers()
 	if err == nil {
 		g.log.Debug("peer added", "peer", a.ID, "remote", a.Remote)
 	}
@@ -55,6 +56,7 @@ func (g *gateway) PeerSet(_ context.Context, s admin.PeerSet) error {
 	if _, err := g.peers.Set(s.ID, change, engine.Monotonic()); err != nil {
 		return coded(err)
 	}
+	g.syncPeers()
 	g.syncMu.Lock()
 	g.routeLocked(before) // those it no longer has
 	g.syncMu.Unlock()
@@ -63,7 +65,10 @@ func (g *gateway) PeerSet(_ context.Context, s admin.PeerSet) error {
 
 // PeerDel removes a peer.
 func (g *gateway) PeerDel(_ context.Context, id uint32) error {
-	return coded(g.peers.Remove(id, peer.ReasonUser))
+	err := g.peers.Remove(id, peer.ReasonUser)
+	g.syncPeers()
+	g.releaseDead()
+	return coded(err)
 }
 
 // PeerGet tells of one peer.

@@ -120,6 +120,7 @@ func (g *gateway) describeNIC(n *nic, st *engine.Stats) admin.NIC {
 		return a
 	}
 	a.Rung, a.XDPMode, a.Copy = n.att.Rung(), n.att.XDPMode(), n.att.Copy()
+	a.TCHook = n.att.TCHook()
 	a.Queues, a.Pins, a.ChunkSize = len(n.att.Queues()), n.att.PinPath(), n.att.ChunkSize()
 	a.MissingQueues = append(a.MissingQueues, n.att.Missing()...)
 	verdicts, err := n.att.Verdicts()
@@ -157,35 +158,46 @@ func userReasons() (all []reason.Reason) {
 // peer id counts as steered and then dropped, so that every record that was
 // taken from the stack has its one end.
 func (g *gateway) totals(s *admin.Status, st *engine.Stats) {
-	g.syncMu.Lock()
+	g.attMu.Lock()
 	k := g.lost
 	for _, att := range g.attached {
 		k.add(att)
 	}
-	g.syncMu.Unlock()
+	g.attMu.Unlock()
 	t := &s.Totals
 	t.Drops = map[string]uint64{}
+	in := &t.In
+	in.Drops, t.Out.Drops = map[string]uint64{}, map[string]uint64{}
+	st.InDrops[reason.UnknownPeer] += k.unknown
+	st.InDrops[reason.RingFull] += k.ringFull
+	st.InDrops[reason.FillEmpty] += k.fillEmpty
+	st.InDrops[reason.XSKDropped] += k.dropped
+	st.InDrops[reason.HandoverLost] += k.handover
 	for _, r := range userDrops {
 		t.Drops[r.String()] = st.InDrops[r] + st.OutDrops[r]
+		if n := st.InDrops[r]; n > 0 {
+			in.Drops[r.String()] = n
+		}
+		if n := st.OutDrops[r]; n > 0 {
+			t.Out.Drops[r.String()] = n
+		}
 	}
-	t.Drops[reason.UnknownPeer.String()] += k.unknown
-	t.Drops[reason.RingFull.String()] += k.ringFull
-	t.Drops[reason.FillEmpty.String()] += k.fillEmpty
-	t.Drops[reason.XSKDropped.String()] += k.dropped
-	t.Drops[reason.HandoverLost.String()] += k.handover
 
-	in := &t.In
-	in.Steered = k.steered + k.unknown
+	in.Steered = k.steered + k.unknown + st.Split
+	in.FloatsRefused = g.peers.FloatsRefused()
 	in.Socket = st.Socket
 	in.Batches = st.Batches
 	in.Delivered, in.DeliveredBytes, in.TunWrites = st.Delivered, st.DelBytes, st.Writes
 	in.Keepalive = st.Keepalive
 	in.InFlight = st.InFlight
 	// Steered and not yet leased is in a ring.
-	if leased := st.Ring + k.ringFull + k.fillEmpty + k.dropped + k.handover; k.steered > leased {
+	if leased := st.Ring - st.Split + k.ringFull + k.fillEmpty + k.dropped + k.handover; k.steered > leased {
 		in.InFlight += k.steered - leased
 	}
 	in.Rungs = map[string]admin.RungCount{}
+	for _, w := range st.Ended {
+		in.Rungs[w.Rung] = admin.RungCount{Records: w.Records, Bytes: w.Bytes, Batches: w.Batches}
+	}
 	for _, w := range st.Workers {
 		if w.Kind != "out" {
 			c := in.Rungs[w.Rung]
@@ -222,10 +234,12 @@ func (g *gateway) Attach(ctx context.Context, name, mode string) (*admin.NIC, er
 	if n == nil {
 		n = &nic{name: name, mode: g.cfg.Mode, state: admin.NICDetached}
 	}
+	before := n.mode
 	if mode != "" {
 		n.mode = mode
 	}
 	if err := g.attach(ctx, n); err != nil {
+		n.mode = before
 		return nil, codedNIC(err)
 	}
 	if g.nic(name) == nil {

@@ -4,8 +4,6 @@ package keystore
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,108 +19,188 @@ func open(t *testing.T, dir string) *Store {
 	return s
 }
 
-func TestClaimIsRefusedTheSecondTime(t *testing.T) {
-	dir := t.TempDir()
-	f := Fingerprint{1}
-	s := open(t, dir)
-	if err := s.Claim(f, 1); err != nil {
+func claim(t *testing.T, s *Store, f Fingerprint, first uint32) *Claim {
+	t.Helper()
+	c, err := s.Claim(f, first)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Claim(f, 1); !errors.Is(err, ErrUsed) {
-		t.Errorf("same process: %v", err)
+	return c
+}
+
+func release(t *testing.T, s *Store, list ...Released) {
+	t.Helper()
+	if err := s.Release(list); err != nil {
+		t.Fatal(err)
 	}
-	other := open(t, dir) // as another process, or after a crash
-	err := other.Claim(f, Ahead)
-	if !errors.Is(err, ErrUsed) || !strings.Contains(err.Error(), "16777217 or more") {
-		t.Errorf("other process: %v", err)
+}
+
+// refused fails unless a claim is refused for that cause, with that in the text.
+func refused(t *testing.T, s *Store, f Fingerprint, first uint32, cause error, text string) {
+	t.Helper()
+	if _, err := s.Claim(f, first); !errors.Is(err, cause) || !strings.Contains(err.Error(), text) {
+		t.Errorf("claim of %x from %d: %v, want %v with %q", f[:2], first, err, cause, text)
 	}
-	if err := other.Claim(f, Ahead+1); err != nil {
-		t.Errorf("above the mark: %v", err)
+}
+
+func TestLiveKeyIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	f := Fingerprint{1}
+	s, other := open(t, dir), open(t, dir) // two descriptions of the file, as of two processes
+	c := claim(t, s, f, 1)
+	for _, first := range []uint32{1, Ahead + 1, 1<<32 - 1} {
+		refused(t, s, f, first, ErrLive, "by this gateway; delete it there first")
+		refused(t, other, f, first, ErrLive, "by another gateway")
 	}
-	if err := other.Claim(Fingerprint{2}, 1); err != nil {
-		t.Errorf("another key: %v", err)
+	claim(t, other, Fingerprint{2}, 1)
+	// A refused claim leaves nothing: neither a mark nor a lock.
+	if c.Ceiling() != Ahead+1 {
+		t.Errorf("ceiling %d, want %d", c.Ceiling(), Ahead+1)
 	}
+	release(t, s, Released{c, 500})
+	refused(t, other, f, 499, ErrUsed, "a next packet id of 500 or more")
+	d := claim(t, other, f, 500)
+	refused(t, s, f, 1<<31, ErrLive, "")
+	if d.Ceiling() != Ahead+500 {
+		t.Errorf("ceiling %d, want %d", d.Ceiling(), Ahead+500)
+	}
+	// Closing without a release frees the key, and leaves its mark in advance.
+	other.Close()
+	refused(t, s, f, 500, ErrUsed, "16777716 or more")
+	claim(t, s, f, Ahead+500)
+}
+
+func TestRefusedClaimIsNotLive(t *testing.T) {
+	dir := t.TempDir()
+	f := Fingerprint{1}
+	s, other := open(t, dir), open(t, dir)
+	release(t, s, Released{claim(t, s, f, 1), 77})
+	refused(t, other, f, 76, ErrUsed, "77")
+	claim(t, s, f, 77)
 }
 
 func TestAdvanceStaysAhead(t *testing.T) {
 	dir := t.TempDir()
 	f := Fingerprint{3}
 	s := open(t, dir)
-	if err := s.Claim(f, 1); err != nil {
-		t.Fatal(err)
-	}
+	c := claim(t, s, f, 1)
 	for next := uint64(1); next < 5*Ahead; next += Ahead / 4 {
-		if err := s.Advance(f, next); err != nil {
+		ceiling, err := c.Advance(next)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if mark := open(t, dir).marks[f]; mark < next+Ahead/4 {
-			t.Fatalf("next id %d, mark on disk %d", next, mark)
+		if mark := open(t, dir).keys.marks[f]; mark < next+Ahead/4 || mark != ceiling || c.Ceiling() != ceiling {
+			t.Fatalf("next id %d, mark on disk %d, ceiling %d and %d", next, mark, ceiling, c.Ceiling())
 		}
 	}
-	if err := s.Release(f, 12345); err != nil {
-		t.Fatal(err)
+	release(t, s, Released{c, 12345})
+	if at, err := c.Advance(12345); at != 12345 || err != nil {
+		t.Errorf("released claim: ceiling %d, %v", at, err)
 	}
-	if err := open(t, dir).Claim(f, 12344); !errors.Is(err, ErrUsed) {
-		t.Errorf("below the released mark: %v", err)
-	}
-	if err := open(t, dir).Claim(f, 12345); err != nil {
-		t.Errorf("at the released mark: %v", err)
-	}
+	refused(t, open(t, dir), f, 12344, ErrUsed, "12345")
+	claim(t, open(t, dir), f, 12345)
 }
 
-func TestExhaustedHalfStaysExhausted(t *testing.T) {
+func TestLastIds(t *testing.T) {
 	dir := t.TempDir()
 	f := Fingerprint{4}
 	s := open(t, dir)
-	if err := s.Claim(f, 1<<32-1); err != nil {
-		t.Fatal(err)
+	c := claim(t, s, f, 1<<32-Ahead)
+	if c.Ceiling() != 1<<32 {
+		t.Errorf("ceiling %d", c.Ceiling())
 	}
-	if err := open(t, dir).Claim(f, 1<<32-1); !errors.Is(err, ErrUsed) || !strings.Contains(err.Error(), "fresh") {
-		t.Errorf("got %v", err)
+	if at, err := c.Advance(1 << 32); at != 1<<32 || err != nil {
+		t.Errorf("ceiling %d, %v", at, err)
 	}
+	release(t, s, Released{c, 1<<32 + 5000})
+	refused(t, open(t, dir), f, 1<<32-1, ErrUsed, "fresh")
 }
 
-func TestTornAndForeignLines(t *testing.T) {
+func TestReleaseMany(t *testing.T) {
 	dir := t.TempDir()
-	f := Fingerprint{5}
 	s := open(t, dir)
-	if err := s.Claim(f, 1); err != nil {
-		t.Fatal(err)
+	const n = 3000
+	list := make([]Released, 0, n)
+	for i := range n {
+		f := Fingerprint{byte(i), byte(i >> 8), 9}
+		list = append(list, Released{claim(t, s, f, 1), uint64(i) + 2})
 	}
-	path := filepath.Join(dir, "keys")
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file.WriteString("garbage\nzz 12\n0600000000") // ends in the middle of a line
-	file.Close()
-	if err := s.Claim(Fingerprint{6}, 1); err != nil {
-		t.Fatal(err)
-	}
+	list = append(list, list[0], Released{}) // twice, and nothing
+	release(t, s, list...)
+	release(t, s, list...)
 	after := open(t, dir)
-	for _, used := range []Fingerprint{f, {6}} {
-		if err := after.Claim(used, 1); !errors.Is(err, ErrUsed) {
-			t.Errorf("%x forgotten: %v", used[:2], err)
+	for i := range n {
+		f := Fingerprint{byte(i), byte(i >> 8), 9}
+		if mark := after.keys.marks[f]; mark != uint64(i)+2 {
+			t.Fatalf("mark %d is %d", i, mark)
 		}
 	}
+	claim(t, after, Fingerprint{0, 0, 9}, 2)
 }
 
-func TestConcurrentProcessesClaimOnce(t *testing.T) {
+// A late release must not lower the mark of the next claim of the same half.
+func TestReleaseOfAnOldClaim(t *testing.T) {
+	dir := t.TempDir()
+	f := Fingerprint{5}
+	s, other := open(t, dir), open(t, dir)
+	old := claim(t, s, f, 1)
+	release(t, s, Released{old, 10})
+	fresh := claim(t, s, f, 10)
+	release(t, s, Released{old, 3})
+	if mark := open(t, dir).keys.marks[f]; mark != fresh.Ceiling() {
+		t.Errorf("mark %d, want %d", mark, fresh.Ceiling())
+	}
+	refused(t, other, f, 1<<31, ErrLive, "")
+	// Below its first id a claim has used nothing, and others may have.
+	release(t, s, Released{fresh, 2})
+	refused(t, other, f, 9, ErrUsed, "10 or more")
+	claim(t, other, f, 10)
+}
+
+// Without the lock file the two claims get along all the same: neither uses an
+// id of the other's.
+func TestLockFileDeleted(t *testing.T) {
+	dir := t.TempDir()
+	f := Fingerprint{6}
+	s := open(t, dir)
+	first := claim(t, s, f, 1)
+	remove(t, s.lock.path)
+	other := open(t, dir)
+	refused(t, other, f, Ahead, ErrUsed, "")
+	second := claim(t, other, f, Ahead+1)
+	if at, err := first.Advance(Ahead); at != Ahead+1 || !errors.Is(err, ErrUsed) {
+		t.Errorf("advance into ids of another claim: ceiling %d, %v", at, err)
+	}
+	if at, err := second.Advance(2 * Ahead); at != 3*Ahead || err != nil {
+		t.Errorf("advance: ceiling %d, %v", at, err)
+	}
+	release(t, s, Released{first, Ahead})
+	if mark := open(t, dir).keys.marks[f]; mark != 3*Ahead {
+		t.Errorf("mark %d after the release of the other claim, want %d", mark, 3*Ahead)
+	}
+}
+
+func TestConcurrentClaims(t *testing.T) {
 	dir := t.TempDir()
 	var won [32]int
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for range 4 {
+	for range 2 {
 		s := open(t, dir)
-		wg.Go(func() {
-			for i := range won {
-				if s.Claim(Fingerprint{byte(i), 7}, 1) == nil {
-					mu.Lock()
-					won[i]++
-					mu.Unlock()
+		for range 2 {
+			wg.Go(func() {
+				for i := range won {
+					if c, err := s.Claim(Fingerprint{byte(i), 7}, 1); err == nil {
+						mu.Lock()
+						won[i]++
+						mu.Unlock()
+						if _, err := c.Advance(Ahead); err != nil {
+							t.Error(err)
+						}
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 	wg.Wait()
 	for i, n := range won {
@@ -130,35 +208,4 @@ func TestConcurrentProcessesClaimOnce(t *testing.T) {
 			t.Errorf("key %d was claimed %d times", i, n)
 		}
 	}
-}
-
-func TestCompaction(t *testing.T) {
-	dir := t.TempDir()
-	var b strings.Builder
-	for range compactAt {
-		b.WriteString("0800000000000000000000000000000000000000000000000000000000000000 77\n")
-	}
-	if err := os.WriteFile(filepath.Join(dir, "keys"), []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.Open(filepath.Join(dir, "keys"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer before.Close()
-	s := open(t, dir)
-	if info, err := os.Stat(filepath.Join(dir, "keys")); err != nil || info.Size() > 100 {
-		t.Errorf("size %d after compaction, %v", info.Size(), err)
-	}
-	if err := s.Claim(Fingerprint{8}, 76); !errors.Is(err, ErrUsed) {
-		t.Errorf("mark lost: %v", err)
-	}
-	late := &Store{path: s.path, file: before, marks: map[Fingerprint]uint64{}, mine: map[Fingerprint]bool{}}
-	if err := late.Claim(Fingerprint{9}, 1); err != nil { // opened before the rename
-		t.Fatal(err)
-	}
-	if err := open(t, dir).Claim(Fingerprint{9}, 1); !errors.Is(err, ErrUsed) {
-		t.Errorf("claim went into the replaced file: %v", err)
-	}
-	late.Close()
 }

@@ -3,6 +3,7 @@
 package netdev
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -69,22 +70,87 @@ func LinkAddresses(link string) ([]netip.Addr, error) {
 	return addresses(nl)
 }
 
-func addresses(nl netlink.Link) ([]netip.Addr, error) {
-	list, err := retryDump(func() ([]netlink.Addr, error) { return netlink.AddrList(nl, netlink.FAMILY_ALL) })
+// LocalAddresses returns what the namespace takes for itself: Addresses and the
+// IPv4 broadcast addresses that belong to them, given ones and those with all host
+// bits set. Nobody else can have one of them. Sorted, each once.
+func LocalAddresses() ([]netip.Addr, error) {
+	list, err := dumpAddresses(nil)
 	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
+		return nil, err
 	}
-	out := make([]netip.Addr, 0, len(list))
+	out := make([]netip.Addr, 0, 2*len(list))
 	for _, a := range list {
-		if a.IPNet == nil {
-			continue
-		}
-		if addr, ok := netip.AddrFromSlice(a.IP); ok {
-			out = append(out, addr.Unmap())
+		out = append(out, a.local)
+		for _, b := range []netip.Addr{a.broadcast, lastAddress(a.subnet)} {
+			if b.IsValid() {
+				out = append(out, b)
+			}
 		}
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
 	return slices.Compact(out), nil
+}
+
+// lastAddress is the IPv4 subnet's address with all host bits set, not valid
+// where that is no broadcast address: up to 2 addresses have none (RFC 3021).
+func lastAddress(subnet netip.Prefix) netip.Addr {
+	if !subnet.Addr().Is4() || subnet.Bits() > 30 {
+		return netip.Addr{}
+	}
+	b := subnet.Addr().As4()
+	host := uint32(1)<<(32-subnet.Bits()) - 1
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|host)
+	return netip.AddrFrom4(b)
+}
+
+func addresses(nl netlink.Link) ([]netip.Addr, error) {
+	list, err := dumpAddresses(nl)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]netip.Addr, 0, len(list))
+	for _, a := range list {
+		out = append(out, a.local)
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out), nil
+}
+
+type address struct {
+	local     netip.Addr
+	subnet    netip.Prefix // on the link; of the other end where that was given
+	broadcast netip.Addr   // IFA_BROADCAST; not valid: none was given
+}
+
+func dumpAddresses(nl netlink.Link) ([]address, error) {
+	list, err := retryDump(func() ([]netlink.Addr, error) { return netlink.AddrList(nl, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	out := make([]address, 0, len(list))
+	for _, a := range list {
+		if a.IPNet == nil {
+			continue
+		}
+		local, ok := netip.AddrFromSlice(a.IP)
+		if !ok {
+			continue
+		}
+		subnet := a.IPNet
+		if a.Peer != nil {
+			subnet = a.Peer
+		}
+		entry := address{local: local.Unmap()}
+		if addr, ok := netip.AddrFromSlice(subnet.IP); ok {
+			bits, _ := subnet.Mask.Size()
+			entry.subnet = netip.PrefixFrom(addr.Unmap(), bits)
+		}
+		if b, ok := netip.AddrFromSlice(a.Broadcast); ok && !b.IsUnspecified() {
+			entry.broadcast = b.Unmap()
+		}
+		out = append(out, entry)
+	}
+	return out, nil
 }
 
 // AddRoute routes dst over the link, through the gateway if it is valid. A route

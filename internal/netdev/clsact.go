@@ -107,6 +107,22 @@ func ClsactFilters(ifindex int) ([]ClsactFilter, error) {
 	return out, nil
 }
 
+// ClsactLinks lists the indexes of the links that have a clsact qdisc, with one
+// dump for the whole namespace.
+func ClsactLinks() ([]int, error) {
+	list, err := retryDump(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs: %w", err)
+	}
+	var out []int
+	for _, q := range list {
+		if q.Type() == "clsact" {
+			out = append(out, q.Attrs().LinkIndex)
+		}
+	}
+	return out, nil
+}
+
 func clsactByName(ifindex int, name string) ([]ClsactFilter, error) {
 	all, err := ClsactFilters(ifindex)
 	if err != nil {

@@ -62,6 +62,9 @@ func TestClsact(t *testing.T) {
 			}
 		}
 		check("attached", map[string]int{"foreign": foreignID, "ours": firstID})
+		if with, err := netdev.ClsactLinks(); err != nil || len(with) != 1 || with[0] != link.Index {
+			t.Errorf("links with clsact: %v, %v, want %d", with, err, link.Index)
+		}
 		must(t, netdev.AttachClsact(link.Index, second, "ours", priority))
 		check("replaced", map[string]int{"foreign": foreignID, "ours": secondID})
 		must(t, netdev.DetachClsact(link.Index, "ours"))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -40,6 +41,7 @@ type XDP struct {
 type Link struct {
 	Index       int
 	Name        string
+	Alias       string // IFLA_IFALIAS, free text of up to 255 bytes; empty: none
 	Kind        string // IFLA_INFO_KIND: veth, bond, vlan...; "device" for hardware
 	Driver      string // ethtool's name of the driver; empty when it has none, and in an Event
 	MTU         int    // bytes, without the link layer header
@@ -80,13 +82,23 @@ func LinkByIndex(index int) (Link, error) {
 
 // Links returns every link of the namespace, in order of index.
 func Links() ([]Link, error) {
+	links, err := LinkDump()
+	for i := range links {
+		links[i] = complete(links[i])
+	}
+	return links, err
+}
+
+// LinkDump is Links with one netlink dump and nothing else: without Driver, and
+// RxQueues as allocated.
+func LinkDump() ([]Link, error) {
 	found, err := retryDump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	links := make([]Link, 0, len(found))
 	for _, nl := range found {
-		links = append(links, complete(snapshot(nl)))
+		links = append(links, snapshot(nl))
 	}
 	return links, nil
 }
@@ -112,6 +124,34 @@ func SetARP(name string, on bool) error {
 		}
 		return netlink.LinkSetARPOff(nl)
 	})
+}
+
+// SetMulticast sets the link's multicast flag. Without it the kernel joins no
+// groups on the link by itself, which it otherwise announces, such as that of all
+// routers when the host becomes one.
+func SetMulticast(name string, on bool) error {
+	return change(name, "set multicast flag of", func(nl netlink.Link) error {
+		if on {
+			return netlink.LinkSetMulticastOn(nl)
+		}
+		return netlink.LinkSetMulticastOff(nl)
+	})
+}
+
+// AcceptLocalSource lets packets come in on the link whose IPv4 source is one
+// of this host's own addresses, which the kernel drops otherwise. IPv6 knows no
+// such check.
+func AcceptLocalSource(name string) error {
+	path := "/proc/sys/net/ipv4/conf/" + name + "/accept_local"
+	if err := os.WriteFile(path, []byte("1"), 0); err != nil {
+		return fmt.Errorf("accept local sources on %s: %w", name, err)
+	}
+	return nil
+}
+
+// SetAlias gives the link a text that `ip link` shows.
+func SetAlias(name, alias string) error {
+	return change(name, "set alias of", func(nl netlink.Link) error { return netlink.LinkSetAlias(nl, alias) })
 }
 
 // inet6AddrGenModeNone is IN6_ADDR_GEN_MODE_NONE: no link-local address is made.
@@ -180,6 +220,7 @@ func snapshot(nl netlink.Link) Link {
 	l := Link{
 		Index:       a.Index,
 		Name:        a.Name,
+		Alias:       a.Alias,
 		Kind:        nl.Type(),
 		MTU:         a.MTU,
 		MAC:         a.HardwareAddr,

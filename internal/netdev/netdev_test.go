@@ -147,6 +147,58 @@ func TestAddressesRoutesNeighbours(t *testing.T) {
 	}
 }
 
+func TestLocalAddresses(t *testing.T) {
+	ns := testlab.New(t).Namespace("x")
+	ns.Do(func() {
+		must(t, netdev.CreateVeth("ov0", "ov1", 1, 0))
+		must(t, netdev.SetUp("ov0"))
+		must(t, netdev.SetUp("ov1"))
+		must(t, netdev.AddAddress("ov0", netip.MustParsePrefix("192.0.2.1/25")))
+		must(t, netdev.AddAddress("ov0", netip.MustParsePrefix("198.51.100.4/31")))
+		must(t, netdev.AddAddress("ov0", netip.MustParsePrefix("198.51.100.9/32")))
+		must(t, netdev.AddAddress("ov0", netip.MustParsePrefix("2001:db8::1/64")))
+	})
+	ns.Output("ip", "address", "add", "203.0.113.1/24", "broadcast", "203.0.113.77", "dev", "ov1")
+	ns.Output("ip", "address", "add", "10.0.0.1", "peer", "10.9.0.1/30", "dev", "ov1")
+	ns.Do(func() {
+		got, err := netdev.LocalAddresses()
+		must(t, err)
+		for addr, want := range map[string]bool{
+			"192.0.2.1": true, "192.0.2.127": true, "192.0.2.0": false, "192.0.2.2": false, "192.0.2.255": false,
+			"198.51.100.4": true, "198.51.100.5": false, "198.51.100.9": true,
+			"203.0.113.1": true, "203.0.113.77": true, "203.0.113.255": true,
+			"10.0.0.1": true, "10.9.0.3": true, "10.9.0.1": false, "10.0.0.3": false,
+			"127.0.0.1": true, "127.255.255.255": true, "0.0.0.0": false,
+			"2001:db8::1": true, "2001:db8::ffff:ffff:ffff:ffff": false,
+		} {
+			if slices.Contains(got, netip.MustParseAddr(addr)) != want {
+				t.Errorf("%s is local: %v", addr, !want)
+			}
+			if ip := netip.MustParseAddr(addr); want && ip.Is4() && !ip.IsLoopback() {
+				// The kernel's own word: a unicast address it would send to is none of it.
+				if route := ns.Output("ip", "route", "get", addr); !strings.HasPrefix(route, "local ") && !strings.HasPrefix(route, "broadcast ") {
+					t.Errorf("route to %s: %s", addr, route)
+				}
+			}
+		}
+		if !slices.IsSortedFunc(got, netip.Addr.Compare) || len(slices.Compact(slices.Clone(got))) != len(got) {
+			t.Errorf("not sorted or not unique: %v", got)
+		}
+	})
+}
+
+func TestAlias(t *testing.T) {
+	testlab.New(t).Namespace("x").Do(func() {
+		must(t, netdev.CreateVeth("ov0", "ov1", 1, 0))
+		must(t, netdev.SetAlias("ov0", "of gateway a"))
+		for name, want := range map[string]string{"ov0": "of gateway a", "ov1": ""} {
+			if l, err := netdev.LinkByName(name); err != nil || l.Alias != want {
+				t.Errorf("%s: alias %q, %v, want %q", name, l.Alias, err, want)
+			}
+		}
+	})
+}
+
 func TestFeatures(t *testing.T) {
 	testlab.New(t).Namespace("x").Do(func() {
 		must(t, netdev.CreateVeth("ov0", "ov1", 2, 0))

@@ -20,8 +20,10 @@ type EventKind uint8
 // Kinds of events.
 const (
 	// LinkChanged: a link was created, or its name, flags, MTU or another
-	// attribute changed. Event.Link is its state; a new Index under a known
-	// Name is another device.
+	// attribute changed. Event.Link is its state when that happened, which may
+	// be out of date when the event is handled; a new Index under a known Name
+	// is another device. An XDP program that comes or goes by netlink is such a
+	// change; one that does by a bpf_link is not told.
 	LinkChanged EventKind = iota + 1
 	// LinkDeleted: the link is gone from the namespace.
 	LinkDeleted

@@ -8,6 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/ovpn-xdp/ovpn-xdp/internal/netdev"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/testlab"
 )
@@ -66,6 +72,58 @@ func TestWatch(t *testing.T) {
 	expect(t, events, "down", func(e netdev.Event) bool { return same(e) && !e.Link.Up() })
 	ns.Do(func() { must(t, netdev.DeleteLink("ov0")) })
 	expect(t, events, "deleted", func(e netdev.Event) bool { return e.Kind == netdev.LinkDeleted && e.Ifindex == index })
+	cancel()
+	<-done
+}
+
+// A program that comes or goes by netlink is told; one by a bpf_link shows in
+// the next event.
+func TestWatchXDP(t *testing.T) {
+	ns := testlab.New(t).Namespace("x")
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // XDP_PASS
+	})
+	must(t, err)
+	defer prog.Close()
+	info, err := prog.Info()
+	must(t, err)
+	id, _ := info.ID()
+	want := netdev.XDP{Attached: true, ProgID: uint32(id), Mode: netdev.XDPNative}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	events := make(chan netdev.Event, 1000)
+	var done <-chan struct{}
+	var nl netlink.Link
+	ns.Do(func() {
+		must(t, netdev.CreateVeth("ov0", "ov1", 1, 0))
+		must(t, netdev.SetUp("ov0")) // of a link that is down the kernel tells no such change
+		nl, err = netlink.LinkByName("ov0")
+		must(t, err)
+		done, err = netdev.Watch(ctx, func(e netdev.Event) { events <- e })
+		must(t, err)
+	})
+	ours := func(xdp netdev.XDP) func(netdev.Event) bool {
+		return func(e netdev.Event) bool {
+			return e.Kind == netdev.LinkChanged && e.Ifindex == nl.Attrs().Index && e.Link.XDP == xdp
+		}
+	}
+	ns.Do(func() { must(t, netlink.LinkSetXdpFdWithFlags(nl, prog.FD(), unix.XDP_FLAGS_DRV_MODE)) })
+	expect(t, events, "program attached by netlink", ours(want))
+	ns.Do(func() { must(t, netlink.LinkSetXdpFdWithFlags(nl, -1, unix.XDP_FLAGS_DRV_MODE)) })
+	expect(t, events, "program detached by netlink", ours(netdev.XDP{}))
+
+	var l link.Link
+	ns.Do(func() {
+		l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: nl.Attrs().Index, Flags: link.XDPDriverMode})
+		must(t, err)
+		must(t, netdev.SetMTU("ov0", 1400))
+	})
+	defer l.Close()
+	expect(t, events, "change of a link with a program", ours(want))
+	must(t, l.Close())
+	ns.Do(func() { must(t, netdev.SetMTU("ov0", 1401)) })
+	expect(t, events, "change of a link without one", ours(netdev.XDP{}))
 	cancel()
 	<-done
 }

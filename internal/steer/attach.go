@@ -117,26 +117,3 @@ func cause(err error) string {
 	}
 	return err.Error()
 }
-
-// RemoveStale removes what a killed process of that gateway may have left on the
-// device: pins, the tc rung's veth pair and clsact filter. The caller holds the
-// lock of the gateway's name, so that nobody uses them.
-func RemoveStale(gateway, nic, pinDir string) error {
-	if pinDir == "" {
-		pinDir = DefaultPinDir
-	}
-	var errs []error
-	if is, err := isBPFFS(pinDir); err == nil && is {
-		p := &pins{root: pinDir, path: pinPath(pinDir, gateway, nic)}
-		errs = append(errs, p.remove())
-	}
-	near, _ := pairNames(gateway, nic)
-	errs = append(errs, netdev.DeleteLink(near))
-	if l, err := netdev.LinkByName(nic); err == nil {
-		errs = append(errs, netdev.DetachClsact(l.Index, filterName(gateway)))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove leftovers: %w", explain(err))
-	}
-	return nil
-}

@@ -76,9 +76,8 @@ func TestRungs(t *testing.T) {
 				}
 			}
 			for id, frame := range map[uint32]uint64{testPeer4: 42 + 1400, testPeer6: 62 + 100} {
-				traffic, ok, err := a.PeerStats(id)
-				if want := (Traffic{count, count * frame}); err != nil || !ok || traffic != want {
-					t.Errorf("peer %d: %+v, %v, %v, want %+v", id, traffic, ok, err, want)
+				if got, ok := peerTraffic(t, a, id); !ok || got != (traffic{count, count * frame}) {
+					t.Errorf("peer %d: %+v, %v, want %d frames of %d bytes", id, got, ok, count, frame)
 				}
 			}
 
@@ -132,6 +131,29 @@ func (n *network) checkPins(a *Attachment) {
 		if _, err := os.Stat(filepath.Join(a.PinPath(), name)); err != nil {
 			n.t.Error(err)
 		}
+	}
+}
+
+// A gateway with more peers than the maps hold attaches all the same, and the
+// peers that found no room take the UDP socket.
+func TestMorePeersThanTheMapsHold(t *testing.T) {
+	for name := range rungs(&network{}) {
+		n := newNetwork(t, testlab.Veth{})
+		w4, w6 := n.wire(remote4, local4), n.wire(remote6, local6)
+		o := rungs(n)[name]
+		o.Peers = 1
+		a := n.attach(o)
+		if !a.Incomplete() {
+			t.Errorf("%s: complete", name)
+		}
+		w4.write(numbered(testPeer4, 1, 100))
+		fromSockets(t, a.Sockets(), 1)
+		w6.write(numbered(testPeer6, 1, 100))
+		w6.fromListener(1)
+		if got := packets(t, a); got["steered"] != 1 || got["unknown_passed"] != 1 || got["unknown_peer"] != 0 {
+			t.Errorf("%s: counters %v", name, got)
+		}
+		n.detach(a)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/netdev"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/reason"
@@ -33,6 +34,7 @@ type Attachment struct {
 	chunk   int
 	why     string
 	notes   []string // why the rung is not a higher one of the same attach
+	remarks []string // what an operator should know of this one
 	sockets []*xsk.Socket
 	tables  *tables
 
@@ -45,6 +47,8 @@ type Attachment struct {
 	pair     string
 	pins     *pins
 
+	// peersMu orders what is written about peers with the flag that it may lack some.
+	peersMu sync.Mutex
 	// mu guards what follows and keeps Close from the maps while they are in use.
 	mu       sync.RWMutex
 	closed   bool
@@ -99,6 +103,10 @@ func (a *Attachment) Missing() []int { return slices.Clone(a.missing) }
 // "zero-copy: operation not supported"; empty on the highest.
 func (a *Attachment) WhyNotHigher() string { return a.why }
 
+// Notes are what an operator should know: options that have no effect on this
+// rung, such as "queues 0-1 asked for: the tc rung sees all queues".
+func (a *Attachment) Notes() []string { return slices.Clone(a.remarks) }
+
 // PinPath is the folder of the pinned maps and programs.
 func (a *Attachment) PinPath() string { return a.pins.path }
 
@@ -121,37 +129,83 @@ func (a *Attachment) DelListener(addr netip.AddrPort) error {
 }
 
 // SetPeer adds a peer or changes its endpoint and key ids. Counters of a peer
-// that is there already go on.
+// that is there already go on. When the maps did not take it, for want of room or
+// another cause, the error says so and the attachment is Incomplete.
 func (a *Attachment) SetPeer(p Peer) error {
-	return a.use(func() error { return a.tables.setPeer(p) })
+	a.peersMu.Lock()
+	defer a.peersMu.Unlock()
+	err := a.use(func() error { return a.tables.setPeer(p) })
+	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, errPeerID) {
+		err = errors.Join(err, a.setIncomplete(true))
+	}
+	return err
 }
 
-// SetPeers is SetPeer for many. It stops at the first error; peers before it stay.
+// SetPeers is SetPeer for all the peers there are. Those that the maps have no
+// room for are no error: the attachment is Incomplete then, and no longer when
+// all found room. Any other error ends it; peers before it stay.
 func (a *Attachment) SetPeers(peers []Peer) error {
-	return a.use(func() error {
+	a.peersMu.Lock()
+	defer a.peersMu.Unlock()
+	complete := true
+	err := a.use(func() error {
 		for _, p := range peers {
-			if err := a.tables.setPeer(p); err != nil {
+			err := a.tables.setPeer(p)
+			if err == nil {
+				continue
+			}
+			complete = false
+			if !noRoom(err) {
 				return err
+			}
+			// A full map still takes changes of the peers it holds. Without
+			// memory each further one would be waited for in vain.
+			if errors.Is(err, unix.ENOMEM) {
+				break
 			}
 		}
 		return nil
 	})
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
+	return errors.Join(err, a.setIncomplete(!complete))
+}
+
+// Incomplete says whether the maps may lack a peer, since one could not be
+// written. Records of peer ids that are not in the map then pass to the UDP socket,
+// as unknown_passed, instead of being dropped. It stays so until SetPeers finds
+// room for all, which is worth a try after DelPeer.
+func (a *Attachment) Incomplete() bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.control.Incomplete != 0
+}
+
+func (a *Attachment) setIncomplete(on bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return fmt.Errorf("%s: %w", a.nic, ErrClosed)
+	}
+	old := a.control.Incomplete
+	a.control.Incomplete = 0
+	if on {
+		a.control.Incomplete = 1
+	}
+	if a.control.Incomplete == old {
+		return nil
+	}
+	return a.putControl()
 }
 
 // DelPeer removes a peer and its counters: from now on its records are dropped
-// as unknown_peer. One that is not there is no error.
+// as unknown_peer, or pass while the attachment is Incomplete. One that is not
+// there is no error.
 func (a *Attachment) DelPeer(id uint32) error {
+	a.peersMu.Lock()
+	defer a.peersMu.Unlock()
 	return a.use(func() error { return a.tables.delPeer(id) })
-}
-
-// PeerStats counts the frames of a peer that were steered on this device; false
-// if there is no such peer.
-func (a *Attachment) PeerStats(id uint32) (t Traffic, ok bool, err error) {
-	err = a.use(func() error {
-		t, ok, err = a.tables.peerTraffic(id)
-		return err
-	})
-	return t, ok, err
 }
 
 func (a *Attachment) use(fn func() error) error {
@@ -163,10 +217,19 @@ func (a *Attachment) use(fn func() error) error {
 	return fn()
 }
 
-// Accept starts or stops the steering. Off returns only when every program that
-// had already decided has finished and what it redirected is in the sockets'
-// rings: about 5 ms, with two grace periods on the tc rung. What arrives
-// afterwards passes to the stack, so that draining the sockets empties them for good.
+// Accept starts or stops the steering.
+//
+// On waits for nothing: frames whose program starts after it returned are steered,
+// and one that was running may still pass its frame. So what took the UDP socket
+// before may stand in that socket's queue while what came after it stands in
+// a ring: a reader that wants arrival order takes from the UDP socket first all
+// that was there when On returned plus one grace period. No frame is lost or
+// doubled by the switch. The heartbeat is fresh when it returns.
+//
+// Off returns only when every program that had already decided has finished and
+// what it redirected is in the sockets' rings: about 5 ms, with two grace periods
+// on the tc rung. What arrives afterwards passes to the stack, so that draining
+// the sockets empties them for good.
 func (a *Attachment) Accept(on bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,6 +276,42 @@ func (a *Attachment) putControl() error {
 		return fmt.Errorf("write control: %w", err)
 	}
 	return nil
+}
+
+// Present says whether the programs are still where Attach put them: false once
+// somebody has taken one off, by force as with `bpftool link detach`, or the device
+// is gone. The kernel tells nobody that a bpf_link was detached, so this has to be
+// asked: it is a system call or two. On a clsact filter it looks at the namespace of
+// the calling thread. An attachment that lost its program steers nothing and has to
+// be closed, which works as ever.
+func (a *Attachment) Present() (bool, error) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.closed {
+		return false, nil
+	}
+	for _, l := range []link.Link{a.hook, a.farHook} {
+		if l == nil {
+			continue
+		}
+		info, err := l.Info()
+		if err != nil {
+			return false, fmt.Errorf("%s: look at the program's link: %w", a.nic, explain(err))
+		}
+		// A link without a device has index 0.
+		xdp, tcx := info.XDP(), info.TCX()
+		if xdp != nil && xdp.Ifindex == 0 || tcx != nil && tcx.Ifindex == 0 {
+			return false, nil
+		}
+	}
+	if a.filter == "" {
+		return true, nil
+	}
+	filters, err := netdev.ClsactFilters(a.ifindex)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", a.nic, err)
+	}
+	return slices.ContainsFunc(filters, func(f netdev.ClsactFilter) bool { return f.Name == a.filter }), nil
 }
 
 // Verdicts are the program's counters in the order of their reasons, summed over

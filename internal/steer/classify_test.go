@@ -145,8 +145,8 @@ func (h *hook) checkAsIs(t *testing.T, frame []byte, context any, want reason.Re
 		}
 	}
 	if want == reason.Steered {
-		traffic := beforePeers[peer]
-		beforePeers[peer] = Traffic{traffic.Packets + 1, traffic.Bytes + uint64(len(frame))}
+		had := beforePeers[peer]
+		beforePeers[peer] = traffic{had.packets + 1, had.bytes + uint64(len(frame))}
 	}
 	for id := range afterPeers {
 		if afterPeers[id] != beforePeers[id] {
@@ -155,19 +155,19 @@ func (h *hook) checkAsIs(t *testing.T, frame []byte, context any, want reason.Re
 	}
 }
 
-func (h *hook) counters(t *testing.T) ([]Verdict, map[uint32]Traffic) {
+func (h *hook) counters(t *testing.T) ([]Verdict, map[uint32]traffic) {
 	t.Helper()
 	verdicts, err := h.a.Verdicts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	peers := map[uint32]Traffic{}
+	peers := map[uint32]traffic{}
 	for _, id := range []uint32{testPeer4, testPeer6, 8} {
-		traffic, ok, err := h.a.PeerStats(id)
-		if err != nil || !ok {
-			t.Fatalf("counters of peer %d: %v, %v", id, ok, err)
+		got, ok := peerTraffic(t, h.a, id)
+		if !ok {
+			t.Fatalf("no counters of peer %d", id)
 		}
-		peers[id] = traffic
+		peers[id] = got
 	}
 	return verdicts, peers
 }
@@ -375,6 +375,48 @@ func TestNotAccepting(t *testing.T) {
 	}
 }
 
+// The clock may be read before a beat that the program then finds written.
+func TestHeartbeatFromTheFuture(t *testing.T) {
+	h := loadHook(t, "tc")
+	good := frame4(remote4, local4, record(testPeer4, testKey, 100))
+	for _, age := range []time.Duration{-time.Hour, -10 * time.Second, 0} {
+		now, err := monotonic()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.a.control.HeartbeatNs = now - uint64(age)
+		if err := h.a.putControl(); err != nil {
+			t.Fatal(err)
+		}
+		h.checkAsIs(t, good, nil, reason.Steered, testPeer4)
+	}
+}
+
+// While the maps may lack a peer, nobody's records are dropped.
+func TestIncompletePassesUnknownPeers(t *testing.T) {
+	for _, name := range []string{"xdp", "tc"} {
+		h := loadHook(t, name)
+		good := frame4(remote4, local4, record(testPeer4, testKey, 100))
+		unknown := frame4(remote4, local4, record(9, testKey, 100))
+		undef := frame4(netip.MustParseAddrPort("192.0.2.9:1194"), local4, record(peerIDUndef, 0, 100))
+		known := frame4(remote4, local4, record(peerIDUndef, 0, 100))
+		for range 2 {
+			h.check(t, unknown, nil, reason.UnknownPeer, 0)
+			h.check(t, undef, nil, reason.UnknownPeer, 0)
+			if err := h.a.setIncomplete(true); err != nil {
+				t.Fatal(err)
+			}
+			h.check(t, unknown, nil, reason.UnknownPassed, 0)
+			h.check(t, undef, nil, reason.UnknownPassed, 0)
+			h.check(t, good, nil, reason.Steered, testPeer4)
+			h.check(t, known, nil, reason.UndefPeer, 0)
+			if err := h.a.setIncomplete(false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestNoSocket(t *testing.T) {
 	h := loadHook(t, "xdp")
 	good := frame4(remote4, local4, record(testPeer4, testKey, 100))
@@ -447,8 +489,8 @@ func TestPeerChanges(t *testing.T) {
 	h.check(t, fromNew, nil, reason.Steered, testPeer4)
 	h.check(t, frame4(moved, local4, undef), nil, reason.UndefPeer, 0)
 	h.check(t, frame4(remote4, local4, undef), nil, reason.UnknownPeer, 0)
-	if traffic, _, _ := h.a.PeerStats(testPeer4); traffic.Packets != 2 {
-		t.Errorf("counters began anew: %+v", traffic)
+	if got, _ := peerTraffic(t, h.a, testPeer4); got.packets != 2 {
+		t.Errorf("counters began anew: %+v", got)
 	}
 	set(Peer{ID: testPeer4, Remote: moved, KeyIDs: 1<<testKey | 1<<5})
 	h.check(t, frame4(moved, local4, record(testPeer4, 5, 100)), nil, reason.Steered, testPeer4)
@@ -473,8 +515,8 @@ func TestPeerChanges(t *testing.T) {
 	if err := h.a.DelPeer(testPeer4); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := h.a.PeerStats(testPeer4); ok || err != nil {
-		t.Errorf("counters of a deleted peer: %v, %v", ok, err)
+	if got, ok := peerTraffic(t, h.a, testPeer4); ok {
+		t.Errorf("counters of a deleted peer: %+v", got)
 	}
 	ret, err := h.program.Run(&ebpf.RunOptions{Data: good})
 	if err != nil || ret != xdpDrop {

@@ -3,7 +3,6 @@
 package steer
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -14,12 +13,6 @@ import (
 // Verdict is how often the program on the device gave a reason, over all CPUs.
 type Verdict struct {
 	Reason  reason.Reason
-	Packets uint64
-	Bytes   uint64 // of whole frames, Ethernet header included
-}
-
-// Traffic counts frames.
-type Traffic struct {
 	Packets uint64
 	Bytes   uint64 // of whole frames, Ethernet header included
 }
@@ -96,25 +89,6 @@ func readHandover(m *ebpf.Map) (arrived, refused uint64, err error) {
 		}
 	}
 	return arrived, refused, nil
-}
-
-func (t *tables) peerTraffic(id uint32) (Traffic, bool, error) {
-	values, err := perCPU[ingressPeerTraffic]()
-	if err != nil {
-		return Traffic{}, false, err
-	}
-	if err := t.stats.Lookup(id, &values); err != nil {
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return Traffic{}, false, nil
-		}
-		return Traffic{}, false, fmt.Errorf("read counters of peer %d: %w", id, err)
-	}
-	var sum Traffic
-	for i := range values {
-		sum.Packets += values[i].Packets
-		sum.Bytes += values[i].Bytes
-	}
-	return sum, true, nil
 }
 
 // perCPU makes a value for each possible CPU, which is what a per-CPU map takes.

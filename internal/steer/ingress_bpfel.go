@@ -18,6 +18,8 @@ type ingressControlState struct {
 	Abi         uint32
 	Accepting   uint32
 	HeartbeatNs uint64
+	Incomplete  uint32
+	Reserved    uint32
 }
 
 type ingressEndpoint struct {
@@ -78,30 +80,31 @@ const (
 	ingressReasonREASON_NOT_ACCEPTING  ingressReason = 19
 	ingressReasonREASON_NO_SOCKET      ingressReason = 20
 	ingressReasonREASON_MALFORMED      ingressReason = 21
-	ingressReasonREASON_PROGRAM_COUNT  ingressReason = 22
-	ingressReasonREASON_PROGRAM_LAST   ingressReason = 21
-	ingressReasonREASON_BAD_FRAME      ingressReason = 22
-	ingressReasonREASON_BAD_RECORD     ingressReason = 23
-	ingressReasonREASON_NO_KEY         ingressReason = 24
-	ingressReasonREASON_AUTH           ingressReason = 25
-	ingressReasonREASON_REPLAY         ingressReason = 26
-	ingressReasonREASON_SPOOFED_SOURCE ingressReason = 27
-	ingressReasonREASON_BAD_INNER      ingressReason = 28
-	ingressReasonREASON_OCC_EXIT       ingressReason = 29
-	ingressReasonREASON_RING_FULL      ingressReason = 30
-	ingressReasonREASON_FILL_EMPTY     ingressReason = 31
-	ingressReasonREASON_XSK_DROPPED    ingressReason = 32
-	ingressReasonREASON_TUN_WRITE      ingressReason = 33
-	ingressReasonREASON_NO_MEMORY      ingressReason = 34
-	ingressReasonREASON_NO_ROUTE       ingressReason = 35
-	ingressReasonREASON_NO_PEER_KEY    ingressReason = 36
-	ingressReasonREASON_ID_EXHAUSTED   ingressReason = 37
-	ingressReasonREASON_BAD_GSO        ingressReason = 38
-	ingressReasonREASON_SEND_ERROR     ingressReason = 39
-	ingressReasonREASON_MESSAGE_SIZE   ingressReason = 40
-	ingressReasonREASON_NO_ENDPOINT    ingressReason = 41
-	ingressReasonREASON_HANDOVER_LOST  ingressReason = 42
-	ingressReasonREASON_COUNT          ingressReason = 43
+	ingressReasonREASON_UNKNOWN_PASSED ingressReason = 22
+	ingressReasonREASON_PROGRAM_COUNT  ingressReason = 23
+	ingressReasonREASON_PROGRAM_LAST   ingressReason = 22
+	ingressReasonREASON_BAD_FRAME      ingressReason = 23
+	ingressReasonREASON_BAD_RECORD     ingressReason = 24
+	ingressReasonREASON_NO_KEY         ingressReason = 25
+	ingressReasonREASON_AUTH           ingressReason = 26
+	ingressReasonREASON_REPLAY         ingressReason = 27
+	ingressReasonREASON_SPOOFED_SOURCE ingressReason = 28
+	ingressReasonREASON_BAD_INNER      ingressReason = 29
+	ingressReasonREASON_OCC_EXIT       ingressReason = 30
+	ingressReasonREASON_RING_FULL      ingressReason = 31
+	ingressReasonREASON_FILL_EMPTY     ingressReason = 32
+	ingressReasonREASON_XSK_DROPPED    ingressReason = 33
+	ingressReasonREASON_TUN_WRITE      ingressReason = 34
+	ingressReasonREASON_NO_MEMORY      ingressReason = 35
+	ingressReasonREASON_NO_ROUTE       ingressReason = 36
+	ingressReasonREASON_NO_PEER_KEY    ingressReason = 37
+	ingressReasonREASON_ID_EXHAUSTED   ingressReason = 38
+	ingressReasonREASON_BAD_GSO        ingressReason = 39
+	ingressReasonREASON_SEND_ERROR     ingressReason = 40
+	ingressReasonREASON_MESSAGE_SIZE   ingressReason = 41
+	ingressReasonREASON_NO_ENDPOINT    ingressReason = 42
+	ingressReasonREASON_HANDOVER_LOST  ingressReason = 43
+	ingressReasonREASON_COUNT          ingressReason = 44
 )
 
 type ingressTally struct {

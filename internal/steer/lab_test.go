@@ -301,3 +301,26 @@ func packets(t *testing.T, a *Attachment) map[string]uint64 {
 	}
 	return out
 }
+
+// traffic counts a peer's frames.
+type traffic struct{ packets, bytes uint64 }
+
+// peerTraffic sums up a peer's entry of peer_stats; false if there is none.
+func peerTraffic(t *testing.T, a *Attachment, id uint32) (sum traffic, ok bool) {
+	t.Helper()
+	values, err := perCPU[ingressPeerTraffic]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.main.Maps[ingressMapPeerStats].Lookup(id, &values); err != nil {
+		if !errors.Is(err, ebpf.ErrKeyNotExist) {
+			t.Fatal(err)
+		}
+		return traffic{}, false
+	}
+	for i := range values {
+		sum.packets += values[i].Packets
+		sum.bytes += values[i].Bytes
+	}
+	return sum, true
+}

@@ -42,7 +42,7 @@ type Options struct {
 	// Mode is the rung, or auto; empty: auto.
 	Mode Mode
 	// Queues are the receive queues to bind, nil: all. The tc rung, which sees
-	// the traffic of all queues, has no use for it.
+	// the traffic of all queues, has no use for it and says so in Notes.
 	Queues []int
 	// RingSize is the receive ring of each socket in frames: a power of two
 	// from xsk.MinRingSize to xsk.MaxRingSize.

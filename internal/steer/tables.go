@@ -17,6 +17,8 @@ import (
 // peerIDUndef is the peer id that says nothing: the source address decides.
 const peerIDUndef = 0xffffff
 
+var errPeerID = fmt.Errorf("want an id from 0 to %d", peerIDUndef-1)
+
 // Peer is what the BPF programs know of a peer.
 type Peer struct {
 	ID uint32 // 0 to 0xfffffe
@@ -92,7 +94,7 @@ func (t *tables) delListener(a netip.AddrPort) error {
 
 func (t *tables) setPeer(p Peer) error {
 	if p.ID >= peerIDUndef {
-		return fmt.Errorf("set peer %d: want an id from 0 to %d", p.ID, peerIDUndef-1)
+		return fmt.Errorf("set peer %d: %w", p.ID, errPeerID)
 	}
 	value := ingressPeer{KeyIds: p.KeyIDs, State: ingressPeerStatePEER_PASS}
 	if p.Remote.IsValid() {
@@ -180,6 +182,12 @@ func put(m *ebpf.Map, key, value any, flags ebpf.MapUpdateFlags) error {
 		err = m.Update(key, value, flags)
 	}
 	return err
+}
+
+// noRoom says whether a map did not take an entry because it is full or the
+// kernel has no memory for it.
+func noRoom(err error) bool {
+	return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOMEM)
 }
 
 // full says in words that a map has no room, which is E2BIG of a hash and ENOSPC

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +101,82 @@ func TestFullTableNamesItsSize(t *testing.T) {
 	}
 	if err := tb.setPeer(manyPeer(4)); err != nil {
 		t.Error(err)
+	}
+}
+
+// More peers than the map holds: those that found room are steered, the others
+// pass, and when there is room for all again nobody unknown does.
+func TestMorePeersThanRoom(t *testing.T) {
+	testlab.RequireRoot(t)
+	a := &Attachment{nic: "test"}
+	if err := a.loadMain(loadIngress, settings{frameLimit: testLimit, peers: 64, queues: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.main.Close)
+	written := func() bool {
+		t.Helper()
+		var c ingressControlState
+		if err := a.main.Maps[ingressMapControl].Lookup(uint32(0), &c); err != nil {
+			t.Fatal(err)
+		}
+		if (c.Incomplete != 0) != a.Incomplete() {
+			t.Errorf("control says %d, Incomplete %v", c.Incomplete, a.Incomplete())
+		}
+		return c.Incomplete != 0
+	}
+	set := func(peers ...Peer) {
+		t.Helper()
+		if err := a.SetPeers(peers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var peers []Peer
+	for i := range uint32(100) {
+		peers = append(peers, manyPeer(i))
+	}
+	set(peers[:64]...)
+	if written() {
+		t.Error("incomplete with room for all")
+	}
+	set(peers...)
+	if !written() {
+		t.Error("complete with 100 peers in a map for 64")
+	}
+	if n := entries(t, a.main.Maps[ingressMapPeers]); n != 64 {
+		t.Errorf("%d peers in the map, want 64", n)
+	}
+	// A peer behind those that found no room still changes.
+	moved := peers[10]
+	moved.Remote = netip.MustParseAddrPort("[2001:db8::9]:1")
+	set(append(slices.Clone(peers[20:]), moved)...)
+	var got ingressPeer
+	if err := a.main.Maps[ingressMapPeers].Lookup(moved.ID, &got); err != nil || got.Remote != endpointKey(moved.Remote) {
+		t.Errorf("peer %d: %+v, %v", moved.ID, got, err)
+	}
+	if err := a.SetPeer(peers[5]); err != nil || !written() {
+		t.Errorf("a known peer: %v, incomplete %v", err, a.Incomplete())
+	}
+	for _, p := range peers[64:] {
+		if err := a.DelPeer(p.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !written() {
+		t.Error("deleting peers proves nothing about the ones there are")
+	}
+	set(peers[:64]...)
+	if written() {
+		t.Error("incomplete with room for all again")
+	}
+	if err := a.SetPeer(peers[64]); !errors.Is(err, unix.E2BIG) || !written() {
+		t.Errorf("one too many: %v, incomplete %v", err, a.Incomplete())
+	}
+	set(peers[:64]...)
+	if err := a.SetPeer(Peer{ID: peerIDUndef}); err == nil || written() {
+		t.Errorf("peer id that is none: %v, incomplete %v", err, a.Incomplete())
+	}
+	if err := a.SetPeers([]Peer{{ID: peerIDUndef}}); err == nil {
+		t.Error("peer id that is none was taken")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -56,6 +57,9 @@ func attachTC(o Options, l netdev.Link) (_ *Attachment, err error) {
 	}()
 	queues := max(1, min(l.RxQueues, runtime.NumCPU()))
 	a.queues = upTo(queues)
+	if o.Queues != nil {
+		a.remarks = append(a.remarks, fmt.Sprintf("queues %s asked for: the tc rung sees all queues", queueList(slices.Sorted(slices.Values(o.Queues)))))
+	}
 	near, far, err := a.layPair(o, l, queues)
 	if err != nil {
 		return nil, err
@@ -112,10 +116,14 @@ func (a *Attachment) layPair(o Options, l netdev.Link, queues int) (near, far ne
 		return near, far, explain(err)
 	}
 	a.pair = nearName
+	if err := netdev.SetAlias(nearName, pairAlias(o.Gateway)); err != nil {
+		return near, far, fmt.Errorf("prepare private pair: %w", explain(err))
+	}
 	for _, name := range []string{nearName, farName} {
 		for _, step := range []func(string) error{
 			netdev.DisableIPv6Autoconf,
 			func(name string) error { return netdev.SetARP(name, false) },
+			func(name string) error { return netdev.SetMulticast(name, false) },
 			netdev.SetUp,
 		} {
 			if err := step(name); err != nil {

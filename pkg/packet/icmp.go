@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// MaxICMP is the most bytes that Unreachable and TooBig write: the IPv6 minimum
-// MTU, which an ICMPv6 error may fill (RFC 4443, section 2.4 c).
+// MaxICMP is the most bytes that Unreachable writes: the IPv6 minimum MTU, which
+// an ICMPv6 error may fill (RFC 4443, section 2.4 c).
 const MaxICMP = 1280
 
 const (
@@ -29,21 +29,11 @@ const (
 	icmpTimestamp      = 13
 	icmpTimestampReply = 14
 	codeNetUnreachable = 0
-	codeFragNeeded     = 4
 
 	icmpv6Unreachable   = 1
-	icmpv6TooBig        = 2
 	icmpv6Informational = 128 // the lowest type that is not an error
 	icmpv6Redirect      = 137
 	codeNoRoute         = 0
-)
-
-// MTUs that every link must support (RFC 791, RFC 8200), and the most that the
-// ICMPv4 field can tell.
-const (
-	minMTUv4 = 68
-	minMTUv6 = 1280
-	maxMTUv4 = 65535
 )
 
 // Unreachable writes to dst the ICMP answer of a router that has no route for
@@ -62,41 +52,18 @@ const (
 // the quoted IP header and eight bytes fit, the answer is 0. dst and pkt may not
 // overlap. pkt is only read; a partial checksum in it is quoted as it is.
 func Unreachable(dst, pkt []byte, from netip.Addr) int {
-	ip, ok := answerable(pkt, from, false)
+	ip, ok := answerable(pkt, from)
 	if !ok {
 		return 0
 	}
 	if ip.Version == 4 {
-		return icmpError(dst, pkt, ip, from, icmpUnreachable, codeNetUnreachable, 0)
+		return icmpError(dst, pkt, ip, from, icmpUnreachable, codeNetUnreachable)
 	}
-	return icmpError(dst, pkt, ip, from, icmpv6Unreachable, codeNoRoute, 0)
-}
-
-// TooBig is Unreachable for a packet that is longer than the next link's MTU:
-// fragmentation needed (ICMPv4 type 3 code 4, RFC 1191) or packet too big
-// (ICMPv6 type 2, RFC 4443), which tells the sender the MTU in bytes. An mtu
-// below what the family must support (68, 1,280) is told as that.
-//
-// It also returns 0 for an IPv4 packet without DF, which a router fragments
-// instead. A packet to an IPv6 multicast address gets an answer, since path MTU
-// discovery works for it.
-func TooBig(dst, pkt []byte, from netip.Addr, mtu int) int {
-	ip, ok := answerable(pkt, from, true)
-	if !ok {
-		return 0
-	}
-	if ip.Version == 4 {
-		if !ip.DF {
-			return 0
-		}
-		mtu = min(max(mtu, minMTUv4), maxMTUv4)
-		return icmpError(dst, pkt, ip, from, icmpUnreachable, codeFragNeeded, uint32(mtu))
-	}
-	return icmpError(dst, pkt, ip, from, icmpv6TooBig, 0, uint32(max(mtu, minMTUv6)))
+	return icmpError(dst, pkt, ip, from, icmpv6Unreachable, codeNoRoute)
 }
 
 // answerable tells whether an ICMP error about pkt may be sent from the address from.
-func answerable(pkt []byte, from netip.Addr, multicast bool) (ip IP, ok bool) {
+func answerable(pkt []byte, from netip.Addr) (ip IP, ok bool) {
 	ip, ok = ParseIP(pkt)
 	if !ok || ip.Offset != 0 {
 		return IP{}, false
@@ -122,7 +89,7 @@ func answerable(pkt []byte, from netip.Addr, multicast bool) (ip IP, ok bool) {
 	}
 	src, dst := netip.AddrFrom16([16]byte(pkt[8:24])), pkt[24:40]
 	if !from.Is6() || from.Is4In6() || src.IsUnspecified() || src.IsLoopback() || src.IsMulticast() ||
-		dst[0] == 0xff && !multicast {
+		dst[0] == 0xff {
 		return IP{}, false
 	}
 	if ip.Protocol == ProtoICMPv6 {
@@ -133,9 +100,8 @@ func answerable(pkt []byte, from netip.Addr, multicast bool) (ip IP, ok bool) {
 	return ip, true
 }
 
-// icmpError writes IP header, ICMP header and quote. word is the second word of
-// the ICMP header: unused, or the MTU (in IPv4 only its low half, RFC 1191).
-func icmpError(dst, pkt []byte, ip IP, from netip.Addr, kind, code uint8, word uint32) int {
+// icmpError writes IP header, ICMP header, whose second word is unused, and quote.
+func icmpError(dst, pkt []byte, ip IP, from netip.Addr, kind, code uint8) int {
 	header, limit := IPv4Len, maxICMPv4
 	if ip.Version == 6 {
 		header, limit = IPv6Len, MaxICMP
@@ -149,7 +115,7 @@ func icmpError(dst, pkt []byte, ip IP, from netip.Addr, kind, code uint8, word u
 	dst = dst[:total]
 	icmp := dst[header:]
 	icmp[0], icmp[1], icmp[2], icmp[3] = kind, code, 0, 0
-	binary.BigEndian.PutUint32(icmp[4:], word)
+	clear(icmp[4:icmpLen])
 	copy(icmp[icmpLen:], pkt[:quote])
 	sum := Checksum(icmp, 0)
 

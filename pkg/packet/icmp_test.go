@@ -22,14 +22,8 @@ const (
 		"000000000000000203e807d0000b0f41686921"
 	unreachable4 = "45c0003b0000400040016df70a090001c00002010300e953000000004500001f" +
 		"123440003f113d63c0000201c633640203e807d0000b7e7f686921"
-	fragNeeded4 = "45c0003b0000400040016df70a090001c00002010304e3c30000058c4500001f" +
-		"123440003f113d63c0000201c633640203e807d0000b7e7f686921"
 	unreachable6 = "60000000003b3a40fd00000900000000000000000000000120010db800000000" +
 		"0000000000000001010062970000000060000000000b113f20010db800000000" +
-		"000000000000000120010db800010000000000000000000203e807d0000b0f41" +
-		"686921"
-	tooBig6 = "60000000003b3a40fd00000900000000000000000000000120010db800000000" +
-		"000000000000000102005c0b0000058c60000000000b113f20010db800000000" +
 		"000000000000000120010db800010000000000000000000203e807d0000b0f41" +
 		"686921"
 )
@@ -47,22 +41,14 @@ func TestICMPGolden(t *testing.T) {
 	for _, c := range []struct {
 		name, quoted, want string
 		from               netip.Addr
-		mtu                int // 0: Unreachable
 	}{
-		{"network unreachable", quoted4, unreachable4, router4, 0},
-		{"fragmentation needed", quoted4, fragNeeded4, router4, 1420},
-		{"no route", quoted6, unreachable6, router6, 0},
-		{"packet too big", quoted6, tooBig6, router6, 1420},
+		{"network unreachable", quoted4, unreachable4, router4},
+		{"no route", quoted6, unreachable6, router6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dst := bytes.Repeat([]byte{0xa5}, MaxICMP)
 			pkt := append(unhex(t, c.quoted), 0, 0) // padding is not quoted
-			n := 0
-			if c.mtu == 0 {
-				n = Unreachable(dst, pkt, c.from)
-			} else {
-				n = TooBig(dst, pkt, c.from, c.mtu)
-			}
+			n := Unreachable(dst, pkt, c.from)
 			if got := hex.EncodeToString(dst[:n]); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -93,30 +79,6 @@ func TestICMPLengths(t *testing.T) {
 	}
 	if n := Unreachable(dst[:95], big6, router6); n != 0 {
 		t.Errorf("IPv6 into 95 bytes: %d", n)
-	}
-}
-
-func TestTooBigMTU(t *testing.T) {
-	dst := make([]byte, MaxICMP)
-	mtu := func(pkt []byte, from netip.Addr, mtu int) int {
-		n := TooBig(dst, pkt, from, mtu)
-		if n == 0 || !icmpValid(dst[:n]) {
-			t.Fatalf("MTU %d: %d bytes", mtu, n)
-		}
-		if from.Is4() {
-			return int(dst[24])<<24 | int(dst[25])<<16 | int(dst[26])<<8 | int(dst[27])
-		}
-		return int(dst[44])<<24 | int(dst[45])<<16 | int(dst[46])<<8 | int(dst[47])
-	}
-	for _, c := range []struct{ mtu, want4, want6 int }{
-		{1420, 1420, 1420}, {1, 68, 1280}, {-1, 68, 1280}, {1279, 1279, 1280}, {70000, 65535, 70000},
-	} {
-		if got := mtu(unhex(t, quoted4), router4, c.mtu); got != c.want4 {
-			t.Errorf("IPv4 MTU %d: %d", c.mtu, got)
-		}
-		if got := mtu(unhex(t, quoted6), router6, c.mtu); got != c.want6 {
-			t.Errorf("IPv6 MTU %d: %d", c.mtu, got)
-		}
 	}
 }
 
@@ -151,65 +113,61 @@ func TestICMPNoAnswer(t *testing.T) {
 	icmp4 := func(kind byte) func([]byte) { return func(p []byte) { p[9], p[20] = ProtoICMP, kind } }
 	icmp6 := func(kind byte) func([]byte) { return func(p []byte) { p[6], p[40] = ProtoICMPv6, kind } }
 	for _, c := range []struct {
-		name                string
-		pkt                 []byte
-		from                netip.Addr
-		unreachable, tooBig bool
+		name   string
+		pkt    []byte
+		from   netip.Addr
+		answer bool
 	}{
-		{"IPv4", v4(func([]byte) {}), router4, true, true},
-		{"IPv6", v6(func([]byte) {}), router6, true, true},
-		{"from of the other family", v4(func([]byte) {}), router6, false, false},
-		{"from of the other family, IPv6", v6(func([]byte) {}), router4, false, false},
-		{"mapped from", v6(func([]byte) {}), netip.MustParseAddr("::ffff:10.9.0.1"), false, false},
-		{"no from", v4(func([]byte) {}), netip.Addr{}, false, false},
-		{"source 0.0.0.0", v4(address(12, "0.0.0.0")), router4, false, false},
-		{"source 127.0.0.1", v4(address(12, "127.0.0.1")), router4, false, false},
-		{"source 224.0.0.1", v4(address(12, "224.0.0.1")), router4, false, false},
-		{"source 240.0.0.1", v4(address(12, "240.0.0.1")), router4, false, false},
-		{"source 255.255.255.255", v4(address(12, "255.255.255.255")), router4, false, false},
-		{"destination 239.1.1.1", v4(address(16, "239.1.1.1")), router4, false, false},
-		{"destination 255.255.255.255", v4(address(16, "255.255.255.255")), router4, false, false},
-		{"source ::", v6(address(8, "::")), router6, false, false},
-		{"source ::1", v6(address(8, "::1")), router6, false, false},
-		{"source ff02::1", v6(address(8, "ff02::1")), router6, false, false},
-		{"destination ff0e::1", v6(address(24, "ff0e::1")), router6, false, true},
-		{"first fragment", v4(func(p []byte) { p[6] = 0x60 }), router4, true, true},
-		{"later fragment", v4(func(p []byte) { p[7] = 1 }), router4, false, false},
-		{"without DF", v4(func(p []byte) { p[6] = 0 }), router4, true, false},
-		{"echo request", v4(icmp4(8)), router4, true, true},
-		{"echo reply", v4(icmp4(0)), router4, true, true},
-		{"unreachable", v4(icmp4(3)), router4, false, false},
-		{"redirect", v4(icmp4(5)), router4, false, false},
-		{"time exceeded", v4(icmp4(11)), router4, false, false},
-		{"parameter problem", v4(icmp4(12)), router4, false, false},
-		{"unknown ICMP type", v4(icmp4(200)), router4, false, false},
-		{"ICMP without a type", v4(func(p []byte) { p[9], p[3] = ProtoICMP, 20 }), router4, false, false},
-		{"echo request, IPv6", v6(icmp6(128)), router6, true, true},
-		{"unreachable, IPv6", v6(icmp6(1)), router6, false, false},
-		{"too big, IPv6", v6(icmp6(2)), router6, false, false},
-		{"unknown error, IPv6", v6(icmp6(127)), router6, false, false},
-		{"redirect, IPv6", v6(icmp6(137)), router6, false, false},
-		{"ICMPv6 without a type", v6(func(p []byte) { p[6], p[5] = ProtoICMPv6, 0 }), router6, false, false},
-		{"not IP", []byte{0x2a, 0x18, 0x7b, 0xf3}, router4, false, false},
-		{"cut", v4(func([]byte) {})[:30], router4, false, false},
-		{"empty", nil, router4, false, false},
+		{"IPv4", v4(func([]byte) {}), router4, true},
+		{"IPv6", v6(func([]byte) {}), router6, true},
+		{"from of the other family", v4(func([]byte) {}), router6, false},
+		{"from of the other family, IPv6", v6(func([]byte) {}), router4, false},
+		{"mapped from", v6(func([]byte) {}), netip.MustParseAddr("::ffff:10.9.0.1"), false},
+		{"no from", v4(func([]byte) {}), netip.Addr{}, false},
+		{"source 0.0.0.0", v4(address(12, "0.0.0.0")), router4, false},
+		{"source 127.0.0.1", v4(address(12, "127.0.0.1")), router4, false},
+		{"source 224.0.0.1", v4(address(12, "224.0.0.1")), router4, false},
+		{"source 240.0.0.1", v4(address(12, "240.0.0.1")), router4, false},
+		{"source 255.255.255.255", v4(address(12, "255.255.255.255")), router4, false},
+		{"destination 239.1.1.1", v4(address(16, "239.1.1.1")), router4, false},
+		{"destination 255.255.255.255", v4(address(16, "255.255.255.255")), router4, false},
+		{"source ::", v6(address(8, "::")), router6, false},
+		{"source ::1", v6(address(8, "::1")), router6, false},
+		{"source ff02::1", v6(address(8, "ff02::1")), router6, false},
+		{"destination ff0e::1", v6(address(24, "ff0e::1")), router6, false},
+		{"first fragment", v4(func(p []byte) { p[6] = 0x60 }), router4, true},
+		{"later fragment", v4(func(p []byte) { p[7] = 1 }), router4, false},
+		{"without DF", v4(func(p []byte) { p[6] = 0 }), router4, true},
+		{"echo request", v4(icmp4(8)), router4, true},
+		{"echo reply", v4(icmp4(0)), router4, true},
+		{"unreachable", v4(icmp4(3)), router4, false},
+		{"redirect", v4(icmp4(5)), router4, false},
+		{"time exceeded", v4(icmp4(11)), router4, false},
+		{"parameter problem", v4(icmp4(12)), router4, false},
+		{"unknown ICMP type", v4(icmp4(200)), router4, false},
+		{"ICMP without a type", v4(func(p []byte) { p[9], p[3] = ProtoICMP, 20 }), router4, false},
+		{"echo request, IPv6", v6(icmp6(128)), router6, true},
+		{"unreachable, IPv6", v6(icmp6(1)), router6, false},
+		{"too big, IPv6", v6(icmp6(2)), router6, false},
+		{"unknown error, IPv6", v6(icmp6(127)), router6, false},
+		{"redirect, IPv6", v6(icmp6(137)), router6, false},
+		{"ICMPv6 without a type", v6(func(p []byte) { p[6], p[5] = ProtoICMPv6, 0 }), router6, false},
+		{"not IP", []byte{0x2a, 0x18, 0x7b, 0xf3}, router4, false},
+		{"cut", v4(func([]byte) {})[:30], router4, false},
+		{"empty", nil, router4, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dst := bytes.Repeat([]byte{0xa5}, MaxICMP)
-			check := func(what string, n int, want bool) {
-				if (n > 0) != want {
-					t.Errorf("%s: %d bytes", what, n)
-				}
-				if n > 0 && !icmpValid(dst[:n]) {
-					t.Errorf("%s: invalid answer % x", what, dst[:n])
-				}
-				if n == 0 && !bytes.Equal(dst, bytes.Repeat([]byte{0xa5}, MaxICMP)) {
-					t.Errorf("%s: wrote although there is no answer", what)
-				}
+			n := Unreachable(dst, c.pkt, c.from)
+			if (n > 0) != c.answer {
+				t.Errorf("%d bytes", n)
 			}
-			check("too big", TooBig(dst, c.pkt, c.from, 1400), c.tooBig)
-			dst = bytes.Repeat([]byte{0xa5}, MaxICMP)
-			check("unreachable", Unreachable(dst, c.pkt, c.from), c.unreachable)
+			if n > 0 && !icmpValid(dst[:n]) {
+				t.Errorf("invalid answer % x", dst[:n])
+			}
+			if n == 0 && !bytes.Equal(dst, bytes.Repeat([]byte{0xa5}, MaxICMP)) {
+				t.Error("wrote although there is no answer")
+			}
 		})
 	}
 }
@@ -220,9 +178,6 @@ func FuzzICMP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pkt []byte, room int) {
 		dst := make([]byte, min(max(room, 0), MaxICMP))
 		for _, from := range []netip.Addr{router4, router6} {
-			if n := TooBig(dst, pkt, from, room); n > 0 && !icmpValid(dst[:n]) {
-				t.Fatalf("invalid answer % x", dst[:n])
-			}
 			if n := Unreachable(dst, pkt, from); n > 0 {
 				if !icmpValid(dst[:n]) {
 					t.Fatalf("invalid answer % x", dst[:n])
@@ -242,7 +197,7 @@ func TestAnswersAllocateNothing(t *testing.T) {
 	syn := ipPacket(addr4A, addr4B, ProtoTCP, 0, nil, tcpSegment(addr4A, addr4B, TCPSyn, []byte{2, 4, 5, 180}, nil))
 	if n := testing.AllocsPerRun(100, func() {
 		Unreachable(dst, p4, router4)
-		TooBig(dst, p6, router6, 1400)
+		Unreachable(dst, p6, router6)
 		ClampMSS(syn, 1380, false)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -34,6 +34,7 @@ const (
 	NotAccepting                // switched off, or the heartbeat is stale
 	NoSocket                    // no AF_XDP socket for the receive queue
 	Malformed                   // headers cut off or contradicting themselves
+	UnknownPassed               // peer id not in the map, which lacks some: passed
 
 	// ProgramCount is how many reasons the BPF programs have.
 	ProgramCount = iota
@@ -90,6 +91,7 @@ var labels = [Count]string{
 	NotAccepting:  "not_accepting",
 	NoSocket:      "no_socket",
 	Malformed:     "malformed",
+	UnknownPassed: "unknown_passed",
 	BadFrame:      "bad_frame",
 	BadRecord:     "bad_record",
 	NoKey:         "no_key",

@@ -25,7 +25,7 @@ func TestLabels(t *testing.T) {
 	if _, ok := Lookup("unknown"); ok {
 		t.Error("Lookup found a label that no reason has")
 	}
-	if BadFrame != Malformed+1 {
-		t.Errorf("user space's reasons begin at %d, want %d", BadFrame, Malformed+1)
+	if BadFrame != UnknownPassed+1 {
+		t.Errorf("user space's reasons begin at %d, want %d", BadFrame, UnknownPassed+1)
 	}
 }

@@ -55,7 +55,7 @@ func TestRxRing(t *testing.T) {
 				t.Fatalf("start %#x: consumer index %#x after release, want %#x", start, *r.consumer, consumed)
 			}
 		}
-		if (r.waiting() > 0) {
+		if r.waiting() > 0 {
 			t.Fatalf("start %#x: an empty ring is pending", start)
 		}
 		consume(size, 0)

@@ -28,8 +28,8 @@ const (
 	GSOECN   = 0x80 // with a TCP type: the first segment carries CWR
 )
 
-// Header is a virtio-net header. Its integers are in the machine's byte order on
-// the TUN (the default without TUNSETVNETLE and TUNSETVNETBE).
+// Header is a virtio-net header. On the TUN its integers are little endian, which
+// the device has to be told with TUNSETVNETLE: the default is the machine's order.
 type Header struct {
 	Flags      uint8
 	GSOType    uint8
@@ -43,10 +43,10 @@ type Header struct {
 func (h Header) Put(b []byte) {
 	_ = b[HeaderLen-1]
 	b[0], b[1] = h.Flags, h.GSOType
-	binary.NativeEndian.PutUint16(b[2:], h.HdrLen)
-	binary.NativeEndian.PutUint16(b[4:], h.GSOSize)
-	binary.NativeEndian.PutUint16(b[6:], h.CsumStart)
-	binary.NativeEndian.PutUint16(b[8:], h.CsumOffset)
+	binary.LittleEndian.PutUint16(b[2:], h.HdrLen)
+	binary.LittleEndian.PutUint16(b[4:], h.GSOSize)
+	binary.LittleEndian.PutUint16(b[6:], h.CsumStart)
+	binary.LittleEndian.PutUint16(b[8:], h.CsumOffset)
 }
 
 // Parse reads the header from the start of b. ok is false if b has fewer than
@@ -58,9 +58,9 @@ func Parse(b []byte) (h Header, ok bool) {
 	return Header{
 		Flags:      b[0],
 		GSOType:    b[1],
-		HdrLen:     binary.NativeEndian.Uint16(b[2:]),
-		GSOSize:    binary.NativeEndian.Uint16(b[4:]),
-		CsumStart:  binary.NativeEndian.Uint16(b[6:]),
-		CsumOffset: binary.NativeEndian.Uint16(b[8:]),
+		HdrLen:     binary.LittleEndian.Uint16(b[2:]),
+		GSOSize:    binary.LittleEndian.Uint16(b[4:]),
+		CsumStart:  binary.LittleEndian.Uint16(b[6:]),
+		CsumOffset: binary.LittleEndian.Uint16(b[8:]),
 	}, true
 }
