@@ -14,7 +14,7 @@
 
 #include "reasons.h"
 
-#define ABI_VERSION 2
+#define ABI_VERSION 1
 
 /* Read from the object by user space, which writes it into `control`. */
 const volatile __u32 abi_version = ABI_VERSION;

@@ -46,7 +46,7 @@ Without --nic, records arrive by the UDP socket only.`,
 		config.ParseMSSFix, storeIn(&cfg.MSSFix))
 	addFlag(cmd, "queues", "", "receive queues to bind, a `list` such as 0,2-3; records of the others take the\nsocket (default: all)", config.ParseQueues, storeIn(&cfg.Queues))
 	f.IntVar(&cfg.RingSize, "ring-size", cfg.RingSize, "`descriptors` of every AF_XDP ring, 64 to 32768, rounded up to a power of two")
-	f.IntVar(&cfg.Batch, "batch", cfg.Batch, "most `records` opened together, 1 to 64")
+	f.IntVar(&cfg.Batch, "batch", cfg.Batch, "most `records` opened, merged or sent together, 1 to 64; 1 is each by itself from receive to send")
 	f.IntVar(&cfg.Prefetch, "prefetch", cfg.Prefetch, "how many `records` ahead are prefetched, 0 to 64; 0 is off")
 	f.IntVar(&cfg.Workers, "workers", 0, "outward `workers`, each with a TUN queue, 1 to 64; 0 is one for each CPU, at most 8\n(default: 0)")
 	f.BoolVar(&cfg.NoTunOffload, "no-tun-offload", false, "exchange single packets with the TUN device instead of super-packets")

@@ -103,7 +103,8 @@ type Run struct {
 	NoUDPGSO bool
 	// NoUDPGRO receives each record by itself on the socket rung.
 	NoUDPGRO bool
-	// Batch is the most records opened under one key lookup, 1..64.
+	// Batch is the most records opened under one key lookup, merged or sent together,
+	// 1..64; 1: each by itself from receive to send.
 	Batch int
 	// Prefetch is how many records ahead are brought into the cache, 0..64;
 	// 0: none.

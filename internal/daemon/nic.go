@@ -31,6 +31,8 @@ type nic struct {
 	rings *engine.Rings
 	retry time.Time     // when to try again by itself; zero: not
 	delay time.Duration // between tries
+
+	overfull int // peers when the maps had no room for all; 0: they have
 }
 
 // attachAll attaches every NIC of the command line. A NIC that cannot get a
@@ -156,11 +158,7 @@ func (g *gateway) populate(att *steer.Attachment) error {
 	g.attMu.Lock()
 	g.attached = append(g.attached, att)
 	g.attMu.Unlock()
-	peers := make([]steer.Peer, 0, g.peers.Len())
-	for _, p := range g.peers.All() {
-		peers = append(peers, steerPeer(p))
-	}
-	err := att.SetPeers(peers)
+	err := att.SetPeers(g.steerPeers())
 	g.syncMu.Unlock()
 	g.listenMu.Lock()
 	g.listening[att] = map[netip.AddrPort]bool{}
@@ -254,10 +252,6 @@ func (g *gateway) linkChanged(n *nic, link netdev.Link) {
 	case link.Index != n.index:
 		g.absent(n)
 		n.retry = time.Now()
-	case n.att != nil && n.att.Rung() != config.ModeTC && !link.XDP.Attached:
-		g.log.Warn("the XDP program was taken off by somebody else; attaching anew", "nic", n.name)
-		g.detach(n, admin.NICDetached, "the XDP program was taken off by somebody else")
-		n.retry = time.Now()
 	case link.MTU != n.mtu && n.mode != config.ModeSocket:
 		// Chunks are sized by the MTU, and a driver may refuse XDP now.
 		g.log.Info("MTU changed; attaching anew", "nic", n.name, "from", n.mtu, "to", link.MTU)
@@ -281,8 +275,8 @@ func (g *gateway) resyncLinks() {
 	}
 }
 
-// retryNICs attaches what came back, and notices sockets whose device is gone
-// without an event.
+// retryNICs attaches what came back, and notices what comes without an event:
+// a device that is gone, and a program that somebody else took off.
 func (g *gateway) retryNICs(ctx context.Context) {
 	g.nicMu.Lock()
 	defer g.nicMu.Unlock()
@@ -292,6 +286,7 @@ func (g *gateway) retryNICs(ctx context.Context) {
 				g.absent(n)
 			}
 		}
+		g.verify(n)
 		if n.retry.IsZero() || time.Now().Before(n.retry) {
 			continue
 		}
@@ -302,6 +297,35 @@ func (g *gateway) retryNICs(ctx context.Context) {
 			if n.why = err.Error(); n.why != before {
 				g.log.Warn("attaching failed; records take the socket", "nic", n.name, "error", err)
 			}
+		}
+	}
+}
+
+// verify looks whether an attachment is still what it was; nicMu is held.
+func (g *gateway) verify(n *nic) {
+	if n.att == nil {
+		return
+	}
+	if there, err := n.att.Present(); err == nil && !there {
+		g.log.Warn("a program was taken off by somebody else; attaching anew", "nic", n.name)
+		g.detach(n, admin.NICDetached, "a program was taken off by somebody else")
+		n.retry, n.delay = time.Now(), 0
+		return
+	}
+	peers := g.peers.Len()
+	switch {
+	case !n.att.Incomplete():
+		n.overfull = 0
+	case n.overfull == 0:
+		n.overfull = peers
+		g.log.Warn("more peers than the BPF map holds; the records of some take the socket", "nic", n.name, "peers", peers)
+	case peers < n.overfull:
+		n.overfull = peers
+		g.syncMu.Lock()
+		err := n.att.SetPeers(g.steerPeers())
+		g.syncMu.Unlock()
+		if err != nil {
+			g.log.Warn("writing peers into the BPF map failed", "nic", n.name, "error", err)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ovpn-xdp/ovpn-xdp/internal/admin"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/engine"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/steer"
@@ -20,6 +22,16 @@ func steerPeer(p *peer.Peer) steer.Peer {
 		s.Remote = e.Remote
 	}
 	return s
+}
+
+// steerPeers returns all peers.
+func (g *gateway) steerPeers() []steer.Peer {
+	all := g.peers.All()
+	peers := make([]steer.Peer, 0, len(all))
+	for _, p := range all {
+		peers = append(peers, steerPeer(p))
+	}
+	return peers
 }
 
 // dirtyPeers are peers whose state in the BPF maps is out of date.
@@ -82,7 +94,8 @@ func (g *gateway) writePeer(a *steer.Attachment, id uint32) {
 	} else {
 		err = a.DelPeer(id)
 	}
-	if err != nil && !errors.Is(err, steer.ErrClosed) {
+	// What a full map lacks takes the socket; verify says so once.
+	if err != nil && !errors.Is(err, steer.ErrClosed) && !errors.Is(err, unix.E2BIG) {
 		g.log.Warn("writing a peer into the BPF map failed; its records take the socket", "peer", id, "error", err)
 	}
 }

@@ -30,6 +30,7 @@ type area struct {
 	c      *OutCounters
 	sender *udp.Sender
 	limit  int // records per run
+	most   int // runs
 
 	buf  []byte
 	used int
@@ -46,8 +47,8 @@ type runInfo struct {
 	open    bool
 }
 
-func newArea(c *OutCounters, sender *udp.Sender, limit int) *area {
-	return &area{c: c, sender: sender, limit: min(limit, maxSegments),
+func newArea(c *OutCounters, sender *udp.Sender, limit, most int) *area {
+	return &area{c: c, sender: sender, limit: min(limit, maxSegments), most: most,
 		buf:  make([]byte, areaBytes+record.TagLen),
 		runs: make([]udp.Run, 0, areaRuns),
 		info: make([]runInfo, 0, areaRuns),
@@ -72,7 +73,7 @@ func (a *area) next(p *peer.Peer, end *peer.Endpoint, conn *udp.Conn, n int) []b
 		}
 		i.open = false
 	}
-	if len(a.runs) == areaRuns {
+	if len(a.runs) == a.most {
 		return nil
 	}
 	start := a.used

@@ -181,7 +181,7 @@ func TestBatchOfOneMakesRunsOfOne(t *testing.T) {
 	_, far := b.peerAt(5, "10.9.0.2/32")
 	data := text(500, 1)
 	b.out().packet(out4().super(1, 1, pshAck, data, 100))
-	wantRuns(t, b.out().area, 1, 1, 1, 1, 1)
+	wantRuns(t, b.out().area, 1) // the others have been sent
 	b.flush()
 	b.wantPlain(far, 1, out4().segments(1, 1, pshAck, data, 100))
 }

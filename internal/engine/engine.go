@@ -25,7 +25,7 @@ type Config struct {
 	Tun      *tun.Device
 	Conns    []*udp.Conn
 	Peers    *peer.Table
-	Batch    int          // records per batch, run and super-packet, 1..64
+	Batch    int          // records per batch, run and super-packet, 1..64; 1: each by itself
 	Prefetch int          // records ahead inward, 0 none
 	Answer   []netip.Addr // as SetAddresses
 	MSS      uint16       // largest MSS of IPv4 SYNs, 20 less for IPv6; 0 any
@@ -98,7 +98,7 @@ func (e *Engine) newOutward(i int, q *tun.Queue) (*outward, error) {
 		done:    make(chan struct{}),
 		buf:     make([]byte, vnet.HeaderLen+1<<16),
 	}
-	o.area = newArea(o.c, udp.NewSender(areaRuns), e.cfg.Batch)
+	o.area = newArea(o.c, udp.NewSender(areaRuns), e.cfg.Batch, e.burst(areaRuns))
 	o.answer.from = &e.answer
 	return o, nil
 }
@@ -115,8 +115,8 @@ func (e *Engine) newSocket(i int, c *udp.Conn) (*socket, error) {
 		control: e.cfg.Control,
 		done:    make(chan struct{}),
 	}
-	for k := range s.recv {
-		s.recv[k] = udp.NewReceiver(socketMessages)
+	for range e.burst(socketCalls) {
+		s.recv = append(s.recv, udp.NewReceiver(e.burst(socketMessages)))
 	}
 	s.opener, s.inner = e.newInbound(i)
 	return s, nil
@@ -129,6 +129,15 @@ func (e *Engine) newInbound(i int) (*Opener, *inner) {
 	o := NewOpener(e.cfg.Peers, in, e.cfg.Batch, e.cfg.Prefetch)
 	in.c = o.Counters
 	return o, in
+}
+
+// burst returns how many of something to take at once: one where batches are
+// of one record, so that each goes by itself from receive to send.
+func (e *Engine) burst(most int) int {
+	if e.cfg.Batch == 1 {
+		return 1
+	}
+	return most
 }
 
 // Start sets the socket and outward workers going. Every worker is a thread

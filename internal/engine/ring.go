@@ -38,6 +38,7 @@ type ring struct {
 	poller *poll.Poller
 	mode   atomic.Int32
 	laps   atomic.Uint64 // times the ring was found empty
+	lease  int           // frames per lease, up to ringBurst
 	merged bool          // frames may be aggregates
 	broken atomic.Bool   // the socket reports an error: its device is gone
 	done   chan struct{}
@@ -89,13 +90,16 @@ func (r *ring) run() {
 // anything.
 func (r *ring) burst() bool {
 	n := 0
-	for n <= len(r.frames)-ringBurst {
-		got := r.sock.Lease(r.frames[n : n+ringBurst])
+	for n <= len(r.frames)-r.lease {
+		got := r.sock.Lease(r.frames[n : n+r.lease])
 		if got == 0 {
 			break
 		}
 		r.open(r.frames[n : n+got])
 		n += got
+		if r.lease == 1 {
+			break
+		}
 	}
 	if n == 0 {
 		return false

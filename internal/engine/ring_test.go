@@ -19,7 +19,7 @@ func TestRingBurstAllocatesNothing(t *testing.T) {
 	if err := a.Accept(true); err != nil {
 		t.Fatal(err)
 	}
-	w := &ring{sock: a.Sockets()[0]}
+	w := &ring{lease: ringBurst, sock: a.Sockets()[0]}
 	w.opener, w.inner = g.engine.newInbound(0)
 	sender := udp.NewSender(1)
 	next := uint32(0)
@@ -59,7 +59,7 @@ func TestBadFrameIsCounted(t *testing.T) {
 	if err := a.Accept(true); err != nil {
 		t.Fatal(err)
 	}
-	w := &ring{sock: a.Sockets()[0]}
+	w := &ring{lease: ringBurst, sock: a.Sockets()[0]}
 	w.opener, w.inner = g.engine.newInbound(0)
 	runs := make([]udp.Run, 3)
 	for i := range runs {

@@ -39,8 +39,8 @@ type Control interface {
 // rung, and on the others those that the steering programs passed.
 type socket struct {
 	conn    *udp.Conn
-	merged  bool // UDP_GRO was on: aggregates may come after it is off
-	recv    [socketCalls]*udp.Receiver
+	merged  bool            // UDP_GRO was on: aggregates may come after it is off
+	recv    []*udp.Receiver // socketCalls at most
 	opener  *Opener
 	inner   *inner
 	poller  *poll.Poller

@@ -79,7 +79,7 @@ func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) 
 			e.end(r)
 			return nil, fmt.Errorf("make poller: %w", err)
 		}
-		w := &ring{sock: sock, merged: rung == RungGeneric, poller: poller, done: make(chan struct{})}
+		w := &ring{sock: sock, lease: e.burst(ringBurst), merged: rung == RungGeneric, poller: poller, done: make(chan struct{})}
 		w.opener, w.inner = e.newInbound(i)
 		w.mode.Store(ringHeld)
 		r.rings = append(r.rings, w)

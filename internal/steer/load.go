@@ -12,7 +12,7 @@ import (
 )
 
 // ABIVersion is the version of the pinned maps' layout (docs/bpf-maps.md).
-const ABIVersion = 2
+const ABIVersion = 1
 
 // settings are what is fixed in a program when it is loaded.
 type settings struct {

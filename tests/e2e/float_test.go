@@ -164,6 +164,54 @@ func TestFloat(t *testing.T) {
 	}
 }
 
+// TestFloatBudget lets a peer roam faster than its budget allows: ten moves at
+// once, later one more every two seconds. Its records are delivered all the same.
+func TestFloatBudget(t *testing.T) {
+	long(t)
+	for _, rung := range []string{"xdp", "socket"} {
+		t.Run(rung, func(t *testing.T) {
+			d := newBed(t, testlab.Veth{})
+			g := d.runA(rung).start()
+			e := g.watch()
+			to := newSink(t, d.a, netip.AddrPortFrom(innerA4, sinkPort))
+			r := d.roam(g, 7, to)
+			const sources, budget = 40, 10
+			place := func(i int) netip.AddrPort { return netip.AddrPortFrom(outerB4, uint16(6000+i)) }
+			for i := range sources {
+				r.conn(d, place(i))
+			}
+			// One source after the other, none twice: none is ever where the peer is.
+			for i := range sources {
+				sendTo(t, r.conn(d, place(i)), r.dst, r.good())
+			}
+			to.exactly(t, 0, sources)
+			s := g.settled()
+			e.sync(g)
+			floats := e.of(admin.EventFloat)
+			refused := s.Totals.In.FloatsRefused
+			if len(floats) < budget || refused == 0 || uint64(len(floats))+refused != sources || s.Totals.In.Delivered != sources {
+				t.Errorf("%d records from as many places: %d moves, %d refused, %+v", sources, len(floats), refused, s.Totals.In)
+			}
+			for i, f := range floats[:min(budget, len(floats))] {
+				if f.Remote != place(i) || i > 0 && f.Previous != place(i-1) {
+					t.Errorf("move %d went from %s to %s, want to %s", i, f.Previous, f.Remote, place(i))
+				}
+			}
+			if p := g.peer("7"); p.Remote != floats[len(floats)-1].Remote {
+				t.Errorf("the peer is at %s, moved last to %s", p.Remote, floats[len(floats)-1].Remote)
+			}
+			// The budget fills up again.
+			away := netip.AddrPortFrom(outerB4, 5999)
+			eventually(t, "another move", func() bool {
+				sendTo(t, r.conn(d, away), r.dst, r.good())
+				return g.peer("7").Remote == away
+			})
+			to.exactly(t, 0, r.number)
+			g.stop()
+		})
+	}
+}
+
 // TestUndefinedPeerID takes records without a peer id by their address.
 func TestUndefinedPeerID(t *testing.T) {
 	long(t)

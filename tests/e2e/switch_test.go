@@ -30,6 +30,13 @@ const perTick = 8
 
 func (x *injector) stream(t *testing.T, d *bed) *stream {
 	t.Helper()
+	return x.streamOf(t, d, perTick)
+}
+
+// streamOf sends that many records every millisecond. What a tick was too late
+// for is not made up for, since a burst would show nothing but the size of rings.
+func (x *injector) streamOf(t *testing.T, d *bed, perTick int) *stream {
+	t.Helper()
 	s := &stream{x: x, conn: listenUDP(t, d.b, x.src), quit: make(chan struct{})}
 	s.done.Go(func() {
 		tick := time.NewTicker(time.Millisecond)
@@ -193,6 +200,50 @@ func TestAttachDetach(t *testing.T) {
 			}
 			a.stop()
 			b.stop()
+		})
+	}
+}
+
+// TestAttachDetachUnderLoad does the same at a rate that keeps the workers
+// busy: 40,000 records a second, about half of what two processors can manage
+// with sender, gateway and receiver on them. No ring may run full meanwhile.
+func TestAttachDetachUnderLoad(t *testing.T) {
+	long(t)
+	for _, rung := range []string{"xdp", "tc"} {
+		t.Run(rung, func(t *testing.T) {
+			d := newBed(t, testlab.Veth{WireLike: true, Queues: 2})
+			g := d.runA(rung).start()
+			to := newSink(t, d.a, netip.AddrPortFrom(innerA4, sinkPort))
+			x := d.inject(g, 7, outerB4, innerB4, to)
+			const loadPerTick, cycles, between = 40, 10, 2000
+			started := time.Now()
+			records := x.streamOf(t, d, loadPerTick)
+			passes := func(what string) {
+				t.Helper()
+				seen := to.total.Load()
+				eventually(t, what, func() bool { return to.total.Load() > seen+between })
+			}
+			for range cycles {
+				passes("records by the rung")
+				g.do("detach", "eth0")
+				passes("records by socket")
+				g.do("attach", "eth0", "--mode", rung)
+			}
+			passes("records by the rung again")
+			sent := records.stop(t)
+			t.Logf("%d records in %s", sent, time.Since(started).Round(time.Millisecond))
+			to.exactly(t, 0, sent)
+			s := g.settled()
+			in := &s.Totals.In
+			if in.Delivered != sent || len(in.Drops) > 0 || s.Totals.Drops["ring_full"] != 0 || in.Steered == 0 || in.Socket == 0 {
+				t.Errorf("sent %d records: %+v", sent, in)
+			}
+			for _, r := range g.nic(s, "eth0").Rings {
+				if r.RingFull+r.FillEmpty+r.Dropped > 0 {
+					t.Errorf("ring %+v", r)
+				}
+			}
+			g.stop()
 		})
 	}
 }
