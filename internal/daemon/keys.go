@@ -181,9 +181,10 @@ func (g *gateway) releaseDead() {
 	g.releaseClaims(g.claimed((*peer.Key).Dead), maxReservation)
 }
 
-// releaseAll does so for every key; the workers have ended.
+// releaseAll does so for every key; the workers have ended. A key that was
+// installed counts as used, even if nothing was sealed with it.
 func (g *gateway) releaseAll() {
-	g.releaseClaims(g.claimed(func(*peer.Key) bool { return true }), 0)
+	g.releaseClaims(g.claimed(func(*peer.Key) bool { return true }), 1)
 }
 
 // releaseClaims writes down ids as used up to margin behind the next, and lets
