@@ -113,6 +113,24 @@ func pattern(n int, seed byte) []byte {
 	return b
 }
 
+// vethHasGRO reports whether a veth without XDP runs GRO: since 5.13, when it
+// got its channels too.
+func vethHasGRO(t *testing.T, ns *testlab.Namespace) (has bool) {
+	ns.Do(func() {
+		links, err := netdev.Links()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range links {
+			if l.Kind == "veth" {
+				_, err := netdev.Channels(l.Name)
+				has = !errors.Is(err, unix.EOPNOTSUPP)
+			}
+		}
+	})
+	return has
+}
+
 func TestSegmentedRunArrivesAsItsDatagrams(t *testing.T) {
 	for _, family := range []struct{ a, b string }{
 		{"192.0.2.1:1194", "192.0.2.2:1194"},
@@ -162,7 +180,7 @@ func TestSegmentedRunArrivesAsItsDatagrams(t *testing.T) {
 					if !gro && aggregates != 0 {
 						t.Errorf("%d aggregates without GRO", aggregates)
 					}
-					if gro && !noGSO && aggregates == 0 {
+					if gro && !noGSO && aggregates == 0 && vethHasGRO(t, w.b) {
 						t.Error("no aggregate with GRO")
 					}
 				})
