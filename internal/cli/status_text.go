@@ -84,6 +84,10 @@ func writeTotals(row rowFunc, s *admin.Status, v view) {
 		v.per(in.TunWrites, func(p *admin.Status) uint64 { return p.Totals.In.TunWrites }),
 		v.per(in.Keepalive, func(p *admin.Status) uint64 { return p.Totals.In.Keepalive }),
 		in.InFlight)
+	if in.FloatsRefused > 0 {
+		row("", "%s batches from addresses that their peers may not float to",
+			v.per(in.FloatsRefused, func(p *admin.Status) uint64 { return p.Totals.In.FloatsRefused }))
+	}
 	row("out", "%s packets, %s, from %s reads in %s sends; %s keepalives",
 		v.per(out.Packets, func(p *admin.Status) uint64 { return p.Totals.Out.Packets }),
 		v.bytes(out.Bytes, func(p *admin.Status) uint64 { return p.Totals.Out.Bytes }),
