@@ -82,7 +82,7 @@ await_gateway() {
 add_peer() {
 	local side=$1 o=${OTHER[$1]}
 	"$bin" peer add $PEER --name "${GW[$side]}" --remote "${OUT4[$o]}:1194" \
-		--route "${IN4[$o]}/32" --route "${IN6[$o]}/128" --keepalive 10:60 >/dev/null
+		--route "${IN4[$o]}/32" --route "${IN6[$o]}/128" >/dev/null
 	"$bin" key add $PEER --name "${GW[$side]}" --slot primary --key-id 0 --cipher AES-128-GCM \
 		--key-file "$state/key" --role "${ROLE[$side]}" >/dev/null
 }

@@ -29,7 +29,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Long: `Show what a running gateway uses and why nothing higher, what it carried, what it
 dropped and why, and its peers.
 
-With --require, exit with 3 when any NIC is below the rung; from the best:
+With --require, exit with 3 when any NIC is below the rung, or down; from the best:
 xdp-zerocopy, xdp, tc, xdp-generic, socket.`,
 		Example: `  ovpn-xdp status --watch
   ovpn-xdp status --require xdp >/dev/null || page-somebody`,
@@ -99,7 +99,10 @@ func checkRung(s *admin.Status, require string) error {
 	}
 	var bad []string
 	for i := range s.NICs {
-		if n := &s.NICs[i]; below(n.Rung) {
+		n := &s.NICs[i]
+		// Nothing arrives by the fast path of a NIC that is down or gone.
+		idle := n.State != "" && n.State != admin.NICAttached && require != config.ModeSocket
+		if below(n.Rung) || idle {
 			bad = append(bad, nicLine(n))
 		}
 	}

@@ -59,7 +59,7 @@ func (g *gateway) KeyAdd(_ context.Context, k *admin.KeyAdd) error {
 	defer clear(receive.Key)
 	key, err := peer.NewKey(peer.KeyConfig{ID: k.KeyID, Cipher: c,
 		Send: send.Key, SendIV: send.IV, Receive: receive.Key, RecvIV: receive.IV,
-		NextPacketID: k.NextPacketID, Fingerprint: fingerprint(send, role)})
+		NextPacketID: k.NextPacketID, Fingerprint: fingerprint(k.Block, role)})
 	if err != nil {
 		return err
 	}
@@ -87,13 +87,16 @@ func (g *gateway) KeyAdd(_ context.Context, k *admin.KeyAdd) error {
 	return nil
 }
 
-// fingerprint identifies what one direction seals with: SHA-256 of direction,
-// key and implicit IV.
-func fingerprint(send statickey.Half, role statickey.Role) (f [32]byte) {
+// fingerprint identifies the half of a key block that a role sends with:
+// SHA-256 of direction, key half and IV. It is the same for every cipher.
+func fingerprint(block *admin.Secret, role statickey.Role) (f [32]byte) {
+	half := block[:admin.KeyBlockLen/2]
+	if role == statickey.Server {
+		half = block[admin.KeyBlockLen/2:]
+	}
 	h := sha256.New()
 	h.Write([]byte("ovpn-xdp sending half of a static key\x00" + role.String() + "\x00"))
-	h.Write(send.Key)
-	h.Write(send.IV[:])
+	h.Write(half)
 	h.Sum(f[:0])
 	return f
 }
@@ -106,6 +109,9 @@ func (g *gateway) KeySwap(_ context.Context, id uint32) error {
 	}
 	p.SwapKeys()
 	g.log.Info("keys swapped", "peer", id)
+	if p.PrimaryKey() == nil {
+		g.log.Warn("the primary slot is empty now: nothing is sent to the peer", "peer", id)
+	}
 	return nil
 }
 

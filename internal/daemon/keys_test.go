@@ -54,6 +54,9 @@ func TestKeyHalfIsUsedOnce(t *testing.T) {
 	wantCode(t, "first", g.KeyAdd(ctx, keyAdd(7, 1, admin.RoleServer, 0)), "")
 	wantCode(t, "another peer", g.KeyAdd(ctx, keyAdd(8, 1, admin.RoleServer, 0)), admin.CodeExists)
 	wantCode(t, "another peer, above the mark", g.KeyAdd(ctx, keyAdd(8, 1, admin.RoleServer, 1<<30)), admin.CodeExists)
+	other := keyAdd(8, 1, admin.RoleServer, 0)
+	other.Cipher = "CHACHA20-POLY1305"
+	wantCode(t, "another cipher", g.KeyAdd(ctx, other), admin.CodeExists)
 	wantCode(t, "the other half", g.KeyAdd(ctx, keyAdd(8, 1, admin.RoleClient, 0)), "")
 	wantCode(t, "no such peer", g.KeyAdd(ctx, keyAdd(9, 2, admin.RoleServer, 0)), admin.CodeNotFound)
 

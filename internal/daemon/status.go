@@ -245,6 +245,9 @@ func (g *gateway) Attach(ctx context.Context, name, mode string) (*admin.NIC, er
 	if g.nic(name) == nil {
 		g.nics = append(g.nics, n)
 	}
+	if n.att == nil {
+		return nil, admin.Errorf(admin.CodeUnsupported, "%s stays on the socket: %s; name a rung with --mode", name, n.why)
+	}
 	st := g.engine.Stats()
 	a := g.describeNIC(n, &st)
 	return &a, nil

@@ -50,6 +50,12 @@ func Attach(ctx context.Context, o Options) (*Attachment, error) {
 	if len(l.MAC) != 6 {
 		return nil, fmt.Errorf("attach %s: not an Ethernet device; use --mode socket", o.NIC)
 	}
+	// A queue that is not there is a mistake, and no reason to take another rung.
+	if o.Mode != ModeTC && o.Queues != nil {
+		if _, _, err := pickQueues(l, o.Queues); err != nil {
+			return nil, fmt.Errorf("attach %s: %w", o.NIC, err)
+		}
+	}
 	// Does nothing where maps are accounted to the cgroup, from 5.11 on.
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("attach %s: raise memlock limit: %w", o.NIC, explain(err))
