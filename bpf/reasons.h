@@ -56,7 +56,11 @@
 	X(SEND_ERROR)     /* outward: the socket refused the record */                            \
 	X(MESSAGE_SIZE)   /* outward: the record exceeds the path's MTU */                        \
 	X(NO_ENDPOINT)    /* outward: the address of the peer is not known yet */                       \
-	X(HANDOVER_LOST)  /* lost between the tc program and the ring behind its private pair */
+	X(HANDOVER_LOST)  /* lost between the tc program and the ring behind its private pair */  \
+	X(C2C_BLOCKED)    /* inner packet from one peer to another, which policy forbids */       \
+	X(C2C_QUEUE)      /* inner packet from one peer to another whose worker has no room */    \
+	X(OTHER_TRANSPORT) /* record by UDP of a TCP peer, or on TCP of another than its own */   \
+	X(STREAM_FULL)    /* outward: the TCP connection takes no more, or is closed */
 
 enum reason {
 #define OVPN_REASON(name) REASON_##name,

@@ -6,6 +6,7 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/reason"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/record"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tcp"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/udp"
 )
 
@@ -24,8 +25,9 @@ const (
 )
 
 // area is where one outward worker seals: records of one destination and
-// length lie side by side as a run, sent with one message. Only the youngest
-// run can grow; it may be left open across super-packets.
+// length lie side by side as a run, sent with one message. On TCP a run's
+// records may differ in length. Only the youngest run can grow; it may be left
+// open across super-packets.
 type area struct {
 	c      *OutCounters
 	sender *udp.Sender
@@ -41,10 +43,17 @@ type area struct {
 // runInfo is what the worker remembers of a run.
 type runInfo struct {
 	peer    *peer.Peer
-	end     *peer.Endpoint
-	conn    *udp.Conn
+	way     way
 	records int
 	open    bool
+}
+
+// way is how records reach a peer: a listener and an endpoint, or the peer's own
+// TCP connection, where each record stands behind its length.
+type way struct {
+	end    *peer.Endpoint
+	conn   *udp.Conn
+	stream peer.Stream
 }
 
 func newArea(c *OutCounters, sender *udp.Sender, limit, most int) *area {
@@ -57,18 +66,24 @@ func newArea(c *OutCounters, sender *udp.Sender, limit, most int) *area {
 
 // next returns room for a record of n bytes to p, with 16 bytes of capacity
 // behind it; nil when the area is full and has to be sent first.
-func (a *area) next(p *peer.Peer, end *peer.Endpoint, conn *udp.Conn, n int) []byte {
-	if a.used+n > areaBytes {
+func (a *area) next(p *peer.Peer, w way, n int) []byte {
+	prefix := 0
+	if w.stream != nil {
+		prefix = tcp.PrefixLen
+	}
+	size := prefix + n
+	if a.used+size > areaBytes {
 		return nil
 	}
 	last := len(a.runs) - 1
 	if last >= 0 && a.info[last].open {
 		r, i := &a.runs[last], &a.info[last]
-		if i.peer == p && i.end == end && i.conn == conn && n <= r.SegmentSize && len(r.Data)+n <= maxRunBytes {
-			dst := a.take(n)
-			r.Data = r.Data[:len(r.Data)+n]
+		same := i.peer == p && i.way.end == w.end && i.way.conn == w.conn // a peer's stream never changes
+		if same && (w.stream != nil || size <= r.SegmentSize) && len(r.Data)+size <= maxRunBytes {
+			dst := a.take(prefix, n)
+			r.Data = r.Data[:len(r.Data)+size]
 			i.records++
-			i.open = n == r.SegmentSize && i.records < a.limit && len(r.Data)+n <= maxRunBytes
+			i.open = (w.stream != nil || size == r.SegmentSize) && i.records < a.limit && len(r.Data)+size <= maxRunBytes
 			return dst
 		}
 		i.open = false
@@ -77,15 +92,23 @@ func (a *area) next(p *peer.Peer, end *peer.Endpoint, conn *udp.Conn, n int) []b
 		return nil
 	}
 	start := a.used
-	dst := a.take(n)
-	a.runs = append(a.runs, udp.Run{Remote: end.Remote, Local: end.Local.Addr(), SegmentSize: n, Data: a.buf[start:a.used:areaBytes]})
-	a.info = append(a.info, runInfo{peer: p, end: end, conn: conn, records: 1, open: a.limit > 1})
+	dst := a.take(prefix, n)
+	run := udp.Run{SegmentSize: size, Data: a.buf[start:a.used:areaBytes]}
+	if w.end != nil {
+		run.Remote, run.Local = w.end.Remote, w.end.Local.Addr()
+	}
+	a.runs = append(a.runs, run)
+	a.info = append(a.info, runInfo{peer: p, way: w, records: 1, open: a.limit > 1})
 	return dst
 }
 
-func (a *area) take(n int) []byte {
-	start := a.used
-	a.used += n
+// take takes room for a record of n bytes, behind its length if that is wanted.
+func (a *area) take(prefix, n int) []byte {
+	start := a.used + prefix
+	if prefix > 0 {
+		tcp.PutPrefix(a.buf[a.used:], n)
+	}
+	a.used = start + n
 	return a.buf[start : a.used : a.used+record.TagLen]
 }
 
@@ -129,10 +152,15 @@ func (a *area) sendAll(now int64) {
 func (a *area) send(n int, now int64) {
 	for first := 0; first < n; {
 		end := first + 1
-		for end < n && a.info[end].conn == a.info[first].conn {
+		if stream := a.info[first].way.stream; stream != nil {
+			a.stream(stream, &a.runs[first], &a.info[first], now)
+			first = end
+			continue
+		}
+		for end < n && a.info[end].way.conn == a.info[first].way.conn {
 			end++
 		}
-		a.sender.Send(a.info[first].conn, a.runs[first:end])
+		a.sender.Send(a.info[first].way.conn, a.runs[first:end])
 		for i := first; i < end; i++ {
 			a.account(&a.runs[i], &a.info[i], now)
 		}
@@ -154,4 +182,21 @@ func (a *area) account(r *udp.Run, i *runInfo, now int64) {
 	default:
 		a.c.drop(reason.SendError, i.records-sent)
 	}
+}
+
+// stream hands a run to a peer's TCP connection and counts what became of it.
+func (a *area) stream(to peer.Stream, r *udp.Run, i *runInfo, now int64) {
+	a.c.Sends.Add(1)
+	sent := min(to.SendFrames(r.Data), i.records)
+	if sent > 0 {
+		bytes := 0
+		for b, n := r.Data, 0; n < sent; n++ {
+			size := tcp.PrefixLen + tcp.Prefix(b)
+			bytes += size - tcp.PrefixLen
+			b = b[size:]
+		}
+		i.peer.LinkOut.Add(sent, bytes)
+		i.peer.LastSent.Store(now)
+	}
+	a.c.drop(reason.StreamFull, i.records-sent)
 }

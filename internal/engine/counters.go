@@ -20,6 +20,8 @@ type InCounters struct {
 	Delivered atomic.Uint64 // inner packets written
 	DelBytes  atomic.Uint64
 	Writes    atomic.Uint64 // TUN writes
+	C2C       atomic.Uint64 // inner packets handed to another peer's outward worker
+	C2CBytes  atomic.Uint64
 	Control   atomic.Uint64 // datagrams that are not DATA_V2
 	CtlBytes  atomic.Uint64
 	CtlDrop   atomic.Uint64
@@ -28,7 +30,7 @@ type InCounters struct {
 
 // Fated returns how many of the records taken have met their end.
 func (c *InCounters) Fated() uint64 {
-	n := c.Keepalive.Load() + c.Delivered.Load()
+	n := c.Keepalive.Load() + c.Delivered.Load() + c.C2C.Load()
 	for i := range c.Drops {
 		n += c.Drops[i].Load()
 	}
@@ -46,7 +48,8 @@ type OutCounters struct {
 	Reads     atomic.Uint64 // TUN reads
 	Packets   atomic.Uint64 // inner packets sealed
 	Bytes     atomic.Uint64
-	Sends     atomic.Uint64 // runs handed to sendmmsg
+	Sends     atomic.Uint64 // runs handed to sendmmsg or to a TCP connection
+	C2C       atomic.Uint64 // inner packets taken over from other peers, sealed or dropped
 	Keepalive atomic.Uint64
 	Drops     [reason.Count]atomic.Uint64
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/aead"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/poll"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tcp"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun/vnet"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/udp"
@@ -30,8 +31,15 @@ type Config struct {
 	Answer   []netip.Addr // as SetAddresses
 	MSS      uint16       // largest MSS of IPv4 SYNs, 20 less for IPv6; 0 any
 	Control  Control      // nil: control datagrams are counted and dropped
-	Log      *slog.Logger
-	Offload  func(what, why string) // told when a TUN offload goes off
+
+	// Listeners accept clients on TCP; the engine starts and stops them.
+	Listeners     []*tcp.Listener
+	StreamControl StreamControl // as Control, for TCP
+
+	ClientToClient ClientToClient
+
+	Log     *slog.Logger
+	Offload func(what, why string) // told when a TUN offload goes off
 }
 
 // Engine runs the workers.
@@ -41,6 +49,8 @@ type Engine struct {
 	answer  atomic.Pointer[answerFrom]
 	outward []*outward
 	sockets []*socket
+	streams []*streams
+	control *controlSender
 
 	mu      sync.Mutex // guards rings; switching is serialised by switching
 	running bool
@@ -58,7 +68,7 @@ func Monotonic() int64 { return int64(time.Since(started)) + 1 }
 
 // New makes an engine; Start sets it going.
 func New(cfg Config) (*Engine, error) {
-	e := &Engine{cfg: cfg, rings: map[*Rings]struct{}{}, gone: map[string]*InCounters{}}
+	e := &Engine{cfg: cfg, rings: map[*Rings]struct{}{}, gone: map[string]*InCounters{}, control: newControlSender()}
 	e.SetAddresses(cfg.Answer)
 	e.offload = newOffload(cfg.Tun, cfg.Batch, cfg.Log, cfg.Offload)
 	for i, q := range cfg.Tun.Queues() {
@@ -76,6 +86,9 @@ func New(cfg Config) (*Engine, error) {
 			return nil, err
 		}
 		e.sockets = append(e.sockets, s)
+	}
+	for _, l := range cfg.Listeners {
+		e.streams = append(e.streams, e.newStreams(l))
 	}
 	return e, nil
 }
@@ -100,6 +113,9 @@ func (e *Engine) newOutward(i int, q *tun.Queue) (*outward, error) {
 	}
 	o.area = newArea(o.c, udp.NewSender(areaRuns), e.cfg.Batch, e.burst(areaRuns))
 	o.answer.from = &e.answer
+	if e.cfg.ClientToClient == C2CInside {
+		o.cross = newCrossQueue()
+	}
 	return o, nil
 }
 
@@ -125,7 +141,7 @@ func (e *Engine) newSocket(i int, c *udp.Conn) (*socket, error) {
 // newInbound makes the part that all inward workers have. TUN queues are
 // shared by turns: writing to one needs no lock.
 func (e *Engine) newInbound(i int) (*Opener, *inner) {
-	in := newInner(nil, e.cfg.Tun.NewWriter(i%len(e.cfg.Tun.Queues())), e.offload, e.cfg.MSS)
+	in := newInner(nil, e.cfg.Tun.NewWriter(i%len(e.cfg.Tun.Queues())), e.offload, e.cfg.MSS, e.newCross())
 	o := NewOpener(e.cfg.Peers, in, e.cfg.Batch, e.cfg.Prefetch)
 	in.c = o.Counters
 	return o, in
@@ -145,13 +161,25 @@ func (e *Engine) burst(most int) int {
 // the runtime never hands a slot away and takes it back around a call.
 func (e *Engine) Start() {
 	e.running = true
-	e.reserveThreads(len(e.outward) + len(e.sockets))
+	e.reserveThreads(e.workers())
 	for _, o := range e.outward {
 		go o.run()
 	}
 	for _, s := range e.sockets {
 		go s.run()
 	}
+	for _, s := range e.streams {
+		s.listener.Start(s)
+	}
+}
+
+// workers is how many threads the engine has, those of rings not counted.
+func (e *Engine) workers() int {
+	n := len(e.outward) + len(e.sockets)
+	for _, s := range e.streams {
+		n += len(s.workers)
+	}
+	return n
 }
 
 func (e *Engine) reserveThreads(workers int) {
@@ -199,6 +227,9 @@ func (e *Engine) Close() {
 	e.mu.Unlock()
 	for _, r := range rings {
 		_ = e.Remove(r, func() error { return nil })
+	}
+	for _, s := range e.streams {
+		s.listener.Stop()
 	}
 	for _, s := range e.sockets {
 		s.stopped.Store(true)

@@ -17,8 +17,8 @@ import (
 )
 
 // inner takes what an Opener accepted: it swallows keepalives, checks the
-// packets, merges neighbours into super-packets and writes them to the TUN. It
-// belongs to one worker.
+// packets, merges neighbours into super-packets and writes them to the TUN, or
+// hands them to another peer's outward worker. It belongs to one worker.
 type inner struct {
 	c       *InCounters
 	gro     *vnet.GRO
@@ -28,18 +28,21 @@ type inner struct {
 
 	opts   *vnet.Options // the GRO was set up for
 	pieces [][]byte
+	cross  cross
 }
 
 // newInner returns an inner that writes through w.
-func newInner(c *InCounters, w *tun.Writer, o *offload, mss uint16) *inner {
+func newInner(c *InCounters, w *tun.Writer, o *offload, mss uint16, x cross) *inner {
 	opts := o.opts.Load()
-	return &inner{c: c, out: w, offload: o, mss: mss, opts: opts,
+	return &inner{c: c, out: w, offload: o, mss: mss, opts: opts, cross: x,
 		gro: vnet.NewGRO(*opts), pieces: make([][]byte, 0, 2+vnet.MaxPackets)}
 }
 
 // Opened takes one batch of plaintext; the bytes must stay until flush.
 func (s *inner) Opened(p *peer.Peer, plain [][]byte) {
 	var allowed netip.Addr // a source this peer was just found to own
+	var to netip.Addr      // the last destination, and the other peer that has it
+	var other *peer.Peer
 	n, bytes, keepalive := 0, 0, 0
 	for _, b := range plain {
 		ip, ok := packet.ParseIP(b)
@@ -65,6 +68,21 @@ func (s *inner) Opened(p *peer.Peer, plain [][]byte) {
 		if s.mss != 0 && ip.Protocol == packet.ProtoTCP {
 			packet.ClampMSS(b, s.mss, false)
 		}
+		if s.cross.policy != C2CHost {
+			if dst, _ := packet.Destination(b); dst != to {
+				to, other = dst, p.Other(dst)
+			}
+			if other != nil {
+				if s.cross.policy == C2CBlock {
+					s.c.drop(reason.C2CBlocked, 1)
+					continue
+				}
+				s.cross.add(other, b[:ip.TotalLen])
+				n++
+				bytes += len(b)
+				continue
+			}
+		}
 		if !s.gro.Add(b) { // more than a burst can hold: cannot happen
 			s.c.drop(reason.NoMemory, 1)
 			continue
@@ -80,8 +98,12 @@ func (s *inner) Opened(p *peer.Peer, plain [][]byte) {
 	}
 }
 
+// held returns how many packets wait for flush; vnet.Capacity is the most.
+func (s *inner) held() int { return s.gro.Len() + s.cross.held }
+
 // flush writes what Opened collected and forgets it.
 func (s *inner) flush() {
+	s.cross.flush(s.c)
 	for i := range s.gro.Units() {
 		var packets int
 		s.pieces, packets = s.gro.Unit(i, s.pieces[:0])

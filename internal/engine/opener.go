@@ -36,6 +36,10 @@ type Opener struct {
 	scratch  *aead.Scratch
 	prefetch int
 
+	// only is the one peer whose records a TCP connection may carry, set for each
+	// burst; nil: the source carries datagrams, of peers that have no connection.
+	only *peer.Peer
+
 	records [coalesce.MaxBatch][]byte
 	ids     [coalesce.MaxBatch]uint32
 	ok      [coalesce.MaxBatch]bool
@@ -87,13 +91,20 @@ func (o *Opener) batch(burst []coalesce.Record, b *coalesce.Batch, now int64, ma
 	n := len(b.Index)
 	flow := &burst[b.Index[0]].Flow
 	var p *peer.Peer
-	if id := record.PeerID(b.Word); id == record.PeerIDUndef {
-		p = o.peers.LookupRemote(flow.Src)
-	} else {
+	switch id := record.PeerID(b.Word); {
+	case id != record.PeerIDUndef:
 		p = o.peers.Lookup(id)
+	case o.only != nil:
+		p = o.only
+	default:
+		p = o.peers.LookupRemote(flow.Src)
 	}
 	if p == nil {
 		o.Counters.drop(reason.UnknownPeer, n)
+		return
+	}
+	if p != o.only && (o.only != nil || p.Stream() != nil) {
+		o.Counters.drop(reason.OtherTransport, n)
 		return
 	}
 	records, ids, ok := o.records[:n], o.ids[:n], o.ok[:n]

@@ -37,6 +37,7 @@ type outward struct {
 	conns   []*udp.Conn
 	poller  *poll.Poller
 	area    *area
+	cross   *crossQueue // nil: peers' packets to each other go through the host
 	scratch *aead.Scratch
 	answer  answer
 	mss     uint16
@@ -50,6 +51,7 @@ type outward struct {
 	items   [maxSegments]aead.SealItem
 	pending int // items placed and not yet sealed
 	key     *peer.Key
+	word    uint32
 }
 
 // run works until stopped. It is its thread's only user.
@@ -64,6 +66,7 @@ func (o *outward) run() {
 			idle.found()
 			o.c.Reads.Add(1)
 			o.packet(o.buf[:n])
+			o.crossed()
 			if len(o.pings) > 0 { // a busy queue must not starve quiet peers
 				o.pinged()
 			}
@@ -73,6 +76,9 @@ func (o *outward) run() {
 			continue
 		}
 		// Nothing more is there: what waits for company goes now.
+		if o.crossed() {
+			idle.found()
+		}
 		o.pinged()
 		o.area.sendAll(Monotonic())
 		if !errors.Is(err, unix.EAGAIN) {
@@ -119,46 +125,62 @@ func (o *outward) packet(b []byte) {
 
 // seal reserves ids for n segments and seals each into the area.
 func (o *outward) seal(p *peer.Peer, pkt []byte, n int) {
+	bytes := len(pkt) + (n-1)*o.super.HeaderLen()
+	w, id, ok := o.begin(p, n, bytes)
+	if !ok {
+		return
+	}
+	for i := range n {
+		header, off, length := o.super.Segment(i, o.headers[o.pending][:])
+		size := record.Overhead + len(header) + length
+		to := o.area.next(p, w, size)
+		if to == nil {
+			o.sealPending()
+			o.area.sendAll(Monotonic())
+			// The header was built for another place in headers: copy it.
+			header = o.headers[0][:copy(o.headers[0][:], header)]
+			to = o.area.next(p, w, size)
+		}
+		o.place(aead.SealItem{Dst: to, Word: o.word, PacketID: id + uint32(i), Header: header, Buf: pkt, Off: off, Len: length})
+	}
+	o.sealed(p, n, bytes)
+}
+
+// begin finds the key and the way for n packets of bytes altogether, and reserves
+// their ids. If it cannot, it counts them as dropped.
+func (o *outward) begin(p *peer.Peer, n, bytes int) (w way, id uint32, ok bool) {
 	key := p.PrimaryKey()
-	end := p.Endpoint()
 	if key == nil {
 		o.c.drop(reason.NoPeerKey, n)
-		return
+		return w, 0, false
 	}
-	conn := o.connFor(end)
-	if conn == nil {
+	if w, ok = o.wayTo(p); !ok {
 		o.c.drop(reason.NoEndpoint, n)
-		return
+		return w, 0, false
 	}
-	bytes := len(pkt) + (n-1)*o.super.HeaderLen()
-	id, ok := reserve(p, key, n, bytes)
+	id, ok = reserve(p, key, n, bytes)
 	if newer := p.PrimaryKey(); !ok && newer != nil && newer != key {
 		key = newer // replaced between the look-up and the reservation
 		id, ok = reserve(p, key, n, bytes)
 	}
 	if !ok {
 		o.c.drop(reason.IDExhausted, n)
-		return
+		return w, 0, false
 	}
-	o.key = key
-	word := record.Word(record.DataV2, key.ID, p.TxID)
-	for i := range n {
-		header, off, length := o.super.Segment(i, o.headers[o.pending][:])
-		size := record.Overhead + len(header) + length
-		to := o.area.next(p, end, conn, size)
-		if to == nil {
-			o.sealPending()
-			o.area.sendAll(Monotonic())
-			// The header was built for another place in headers: copy it.
-			header = o.headers[0][:copy(o.headers[0][:], header)]
-			to = o.area.next(p, end, conn, size)
-		}
-		o.items[o.pending] = aead.SealItem{Dst: to, Word: word, PacketID: id, Header: header, Buf: pkt, Off: off, Len: length}
-		id++
-		if o.pending++; o.pending == len(o.items) {
-			o.sealPending()
-		}
+	o.key, o.word = key, record.Word(record.DataV2, key.ID, p.TxID)
+	return w, id, true
+}
+
+// place adds an item to those that are sealed together.
+func (o *outward) place(item aead.SealItem) {
+	o.items[o.pending] = item
+	if o.pending++; o.pending == len(o.items) {
+		o.sealPending()
 	}
+}
+
+// sealed ends what begin began.
+func (o *outward) sealed(p *peer.Peer, n, bytes int) {
 	o.sealPending()
 	p.Out.Add(n, bytes)
 	o.c.Packets.Add(uint64(n))
@@ -181,14 +203,24 @@ func reserve(p *peer.Peer, key *peer.Key, n, bytes int) (uint32, bool) {
 	return id, use != peer.Spent
 }
 
-// connFor returns the socket that reaches an endpoint: the one the peer used
-// last, else the first of its family.
-func (o *outward) connFor(end *peer.Endpoint) *udp.Conn {
+// wayTo returns the way to a peer, unless none is known.
+func (o *outward) wayTo(p *peer.Peer) (w way, ok bool) {
+	if stream := p.Stream(); stream != nil {
+		return way{stream: stream}, true
+	}
+	end := p.Endpoint()
+	conn := connFor(o.conns, end)
+	return way{end: end, conn: conn}, conn != nil
+}
+
+// connFor returns the socket, of those given, that reaches an endpoint: the one
+// the peer used last, else the first of its family.
+func connFor(conns []*udp.Conn, end *peer.Endpoint) *udp.Conn {
 	if end == nil || !end.Remote.IsValid() {
 		return nil
 	}
 	var found *udp.Conn
-	for _, c := range o.conns {
+	for _, c := range conns {
 		at := c.Addr()
 		if at.Addr().Is4() != end.Remote.Addr().Is4() {
 			continue
@@ -228,9 +260,9 @@ func (o *outward) pinged() {
 }
 
 func (o *outward) ping(p *peer.Peer) {
-	key, end := p.PrimaryKey(), p.Endpoint()
-	conn := o.connFor(end)
-	if key == nil || conn == nil || p.Gone() {
+	key := p.PrimaryKey()
+	w, ok := o.wayTo(p)
+	if key == nil || !ok || p.Gone() {
 		return
 	}
 	id, ok := reserve(p, key, 1, len(record.Keepalive))
@@ -238,10 +270,10 @@ func (o *outward) ping(p *peer.Peer) {
 		o.c.drop(reason.IDExhausted, 1)
 		return
 	}
-	to := o.area.next(p, end, conn, record.Overhead+len(record.Keepalive))
+	to := o.area.next(p, w, record.Overhead+len(record.Keepalive))
 	if to == nil {
 		o.area.sendAll(Monotonic())
-		to = o.area.next(p, end, conn, record.Overhead+len(record.Keepalive))
+		to = o.area.next(p, w, record.Overhead+len(record.Keepalive))
 	}
 	payload := o.headers[0][:copy(o.headers[0][:], record.Keepalive[:])]
 	o.items[0] = aead.SealItem{Dst: to, Word: record.Word(record.DataV2, key.ID, p.TxID), PacketID: id, Buf: payload, Len: len(payload)}

@@ -396,7 +396,7 @@ func TestAnswersLeaveByTheListenerUsed(t *testing.T) {
 		{&peer.Endpoint{Remote: addrPort("127.0.0.1:9"), Local: addrPort("127.0.0.1:0")}, second},
 		{&peer.Endpoint{Remote: addrPort("[::1]:9")}, third},
 	} {
-		if got := o.connFor(c.end); got != c.want {
+		if got := connFor(o.conns, c.end); got != c.want {
 			t.Errorf("%+v: another listener", c.end)
 		}
 	}

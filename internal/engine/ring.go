@@ -151,7 +151,7 @@ func (r *ring) put(n int, record coalesce.Record, now int64) int {
 }
 
 func (r *ring) process(n int, now int64) {
-	if r.inner.gro.Len()+n > vnet.Capacity { // aggregates
+	if r.inner.held()+n > vnet.Capacity { // aggregates
 		r.inner.flush()
 	}
 	r.opener.Burst(r.records[:n], now, false)

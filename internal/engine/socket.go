@@ -4,7 +4,6 @@ package engine
 
 import (
 	"errors"
-	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -27,13 +26,6 @@ const (
 	socketMessages = 4
 	socketCalls    = vnet.Capacity / (socketMessages * coalesce.MaxBatch)
 )
-
-// Control takes datagrams that are not DATA_V2 records: the control channel's.
-type Control interface {
-	// Datagram offers a datagram with the addresses it was received with. It
-	// copies what it keeps, must not block, and reports whether it took it.
-	Datagram(remote, local netip.AddrPort, b []byte) bool
-}
 
 // socket is the worker of one listener. It carries every record on the socket
 // rung, and on the others those that the steering programs passed.
@@ -175,7 +167,7 @@ func (s *socket) process(n, bytes int, now int64) {
 		s.holdSpent = true
 	}
 	s.release()
-	if s.inner.gro.Len()+n > vnet.Capacity { // aggregates of more than 64 segments
+	if s.inner.held()+n > vnet.Capacity { // aggregates of more than 64 segments
 		s.inner.flush()
 	}
 	s.opener.Burst(s.records[:n], now, true)

@@ -8,9 +8,9 @@ import (
 
 // WorkerStats is what one worker did.
 type WorkerStats struct {
-	Kind    string // "ring", "socket" or "out"
+	Kind    string // "ring", "socket", "stream" or "out"
 	NIC     string // ring
-	Queue   int    // receive queue, listener or TUN queue
+	Queue   int    // receive queue, listener, thread of the TCP listeners or TUN queue
 	Bursts  uint64
 	Records uint64
 	Bytes   uint64
@@ -29,11 +29,14 @@ type Stats struct {
 	Ring      uint64 // records taken from rings
 	Split     uint64 // of those, found in one frame with another: more records than frames
 	Socket    uint64 // records taken from listeners
+	Stream    uint64 // records taken from TCP connections
 	Batches   uint64
 	Keepalive uint64
 	Delivered uint64
 	DelBytes  uint64
 	Writes    uint64
+	C2C       uint64 // inner packets handed from one peer to another inside
+	C2CBytes  uint64
 	Control   uint64
 	CtlBytes  uint64
 	CtlDrop   uint64
@@ -46,6 +49,9 @@ type Stats struct {
 	Bytes        uint64
 	Sends        uint64
 	KeepaliveOut uint64
+	C2COut       uint64 // inner packets that came from other peers inside; part of Packets and OutDrops
+	ControlOut   uint64 // control datagrams sent by UDP
+	ControlLost  uint64 // control datagrams that the socket did not take
 	OutDrops     [reason.Count]uint64
 
 	TSO, USO bool
@@ -80,6 +86,8 @@ func (e *Engine) Stats() Stats {
 		s.Workers = append(s.Workers, WorkerStats{Kind: "socket", Queue: i, Rung: "socket",
 			Bursts: c.Bursts.Load(), Records: c.Taken.Load(), Bytes: c.Bytes.Load(), Batches: c.Batches.Load()})
 	}
+	s.streams(e)
+	s.ControlOut, s.ControlLost = e.control.sent.Load(), e.control.failed.Load()
 	for i, w := range e.outward {
 		c := w.c
 		s.Reads += c.Reads.Load()
@@ -87,6 +95,7 @@ func (e *Engine) Stats() Stats {
 		s.Bytes += c.Bytes.Load()
 		s.Sends += c.Sends.Load()
 		s.KeepaliveOut += c.Keepalive.Load()
+		s.C2COut += c.C2C.Load()
 		for r := range c.Drops {
 			s.OutDrops[r] += c.Drops[r].Load()
 		}
@@ -94,6 +103,21 @@ func (e *Engine) Stats() Stats {
 			Bursts: c.Reads.Load(), Records: c.Packets.Load(), Bytes: c.Bytes.Load(), Batches: c.Sends.Load()})
 	}
 	return s
+}
+
+// streams adds what came on TCP.
+func (s *Stats) streams(e *Engine) {
+	n := 0
+	for _, l := range e.streams {
+		for _, w := range l.workers {
+			c := w.opener.Counters
+			s.Stream += c.Taken.Load()
+			s.inward(c)
+			s.Workers = append(s.Workers, WorkerStats{Kind: "stream", Queue: n, Rung: "tcp",
+				Bursts: c.Bursts.Load(), Records: c.Taken.Load(), Bytes: c.Bytes.Load(), Batches: c.Batches.Load()})
+			n++
+		}
+	}
 }
 
 func (s *Stats) inward(c *InCounters) {
@@ -107,6 +131,8 @@ func (s *Stats) inward(c *InCounters) {
 	s.Delivered += c.Delivered.Load()
 	s.DelBytes += c.DelBytes.Load()
 	s.Writes += c.Writes.Load()
+	s.C2C += c.C2C.Load()
+	s.C2CBytes += c.C2CBytes.Load()
 	s.Control += c.Control.Load()
 	s.CtlBytes += c.CtlBytes.Load()
 	s.CtlDrop += c.CtlDrop.Load()
@@ -126,6 +152,8 @@ func (c *InCounters) merge(o *InCounters) {
 	c.Delivered.Add(o.Delivered.Load())
 	c.DelBytes.Add(o.DelBytes.Load())
 	c.Writes.Add(o.Writes.Load())
+	c.C2C.Add(o.C2C.Load())
+	c.C2CBytes.Add(o.C2CBytes.Load())
 	for r := range o.Drops {
 		c.Drops[r].Add(o.Drops[r].Load())
 	}

@@ -87,7 +87,7 @@ func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) 
 	}
 	e.mu.Lock()
 	e.rings[r] = struct{}{}
-	workers := len(e.outward) + len(e.sockets)
+	workers := e.workers()
 	for other := range e.rings {
 		workers += len(other.rings)
 	}

@@ -153,35 +153,6 @@ func dumpAddresses(nl netlink.Link) ([]address, error) {
 	return out, nil
 }
 
-// AddRoute routes dst over the link, through the gateway if it is valid. A route
-// to the same destination with the same metric is replaced.
-func AddRoute(link string, dst netip.Prefix, gateway netip.Addr) error {
-	return change(link, fmt.Sprintf("add route %s over", dst), func(nl netlink.Link) error {
-		return netlink.RouteReplace(route(nl, dst, gateway))
-	})
-}
-
-// DelRoute removes a route made by AddRoute; one that is gone is no error.
-func DelRoute(link string, dst netip.Prefix, gateway netip.Addr) error {
-	return change(link, fmt.Sprintf("delete route %s over", dst), func(nl netlink.Link) error {
-		err := netlink.RouteDel(route(nl, dst, gateway))
-		if errors.Is(err, unix.ESRCH) {
-			return nil
-		}
-		return err
-	})
-}
-
-func route(nl netlink.Link, dst netip.Prefix, gateway netip.Addr) *netlink.Route {
-	r := &netlink.Route{LinkIndex: nl.Attrs().Index, Dst: ipNet(dst.Masked())}
-	if gateway.IsValid() {
-		r.Gw = gateway.AsSlice()
-	} else {
-		r.Scope = netlink.SCOPE_LINK
-	}
-	return r
-}
-
 // AddNeighbour makes a permanent neighbour entry: the address is at that MAC,
 // and is never asked for. An entry that is there is replaced.
 func AddNeighbour(link string, addr netip.Addr, mac net.HardwareAddr) error {

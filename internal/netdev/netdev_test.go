@@ -119,8 +119,8 @@ func TestAddressesRoutesNeighbours(t *testing.T) {
 			}
 		}
 		for range 2 {
-			must(t, netdev.AddRoute("ov0", netip.MustParsePrefix("198.51.100.0/24"), netip.MustParseAddr("192.0.2.9")))
-			must(t, netdev.AddRoute("ov0", netip.MustParsePrefix("2001:db8:1::/48"), netip.Addr{}))
+			must(t, netdev.AddRoute("ov0", netdev.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Gateway: netip.MustParseAddr("192.0.2.9")}))
+			must(t, netdev.AddRoute("ov0", netdev.Route{Dst: netip.MustParsePrefix("2001:db8:1::/48")}))
 		}
 		mac := net.HardwareAddr{2, 0, 0, 0, 0, 9}
 		for range 2 {
@@ -140,7 +140,7 @@ func TestAddressesRoutesNeighbours(t *testing.T) {
 	check("02:00:00:00:00:09 PERMANENT", "neigh", "show", "2001:db8::9")
 	ns.Do(func() {
 		for range 2 {
-			must(t, netdev.DelRoute("ov0", netip.MustParsePrefix("198.51.100.0/24"), netip.MustParseAddr("192.0.2.9")))
+			must(t, netdev.DelRoute("ov0", netdev.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Gateway: netip.MustParseAddr("192.0.2.9")}))
 			must(t, netdev.DelAddress("ov0", netip.MustParsePrefix("2001:db8::1/64")))
 		}
 	})

@@ -121,7 +121,7 @@ func (ns *Namespace) Route(link string, dst netip.Prefix, gateway netip.Addr) {
 	if ns.lab.t != nil {
 		ns.lab.t.Helper()
 	}
-	ns.lab.check(ns.Run(func() error { return netdev.AddRoute(link, dst, gateway) }))
+	ns.lab.check(ns.Run(func() error { return netdev.AddRoute(link, netdev.Route{Dst: dst, Gateway: gateway}) }))
 }
 
 // Address gives a link of the namespace, which must be up, an address, and waits

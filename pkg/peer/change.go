@@ -36,7 +36,7 @@ func (t *Table) set(id uint32, c Change, now int64) (*Peer, error) {
 	if p == nil {
 		return nil, fmt.Errorf("%w: id %d", ErrNotFound, id)
 	}
-	next := Config{ID: id, Prefixes: p.Prefixes()}
+	next := Config{ID: id, Prefixes: p.Prefixes(), Stream: p.stream}
 	next.Interval, next.Timeout = p.Keepalive()
 	moves := c.Remote != nil || c.Local != nil
 	port := uint16(0)

@@ -78,7 +78,7 @@ func (t *Table) float(p *Peer, remote, local netip.AddrPort, now int64) (previou
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := p.endpoint.Load()
-	if p.Gone() || (e != nil && e.Remote == remote) {
+	if p.Gone() || p.stream != nil || (e != nil && e.Remote == remote) {
 		return previous, false
 	}
 	if !t.mayHold(p, remote, now) || !p.floats.take(now) {

@@ -34,6 +34,7 @@ type Config struct {
 	Remote   netip.AddrPort // invalid: learned from the first authentic record
 	Local    netip.Addr     // only with Remote; invalid: learned, until then the kernel's choice
 	Prefixes []netip.Prefix // inner prefixes routed to and accepted from the peer
+	Stream   Stream         // set: the peer is reached by this connection and has no Remote
 	// Interval and Timeout are the keepalive's, in whole seconds; both or none.
 	Interval, Timeout time.Duration
 }
@@ -44,6 +45,8 @@ type Peer struct {
 	ID    uint32 // in records received
 	TxID  uint32 // in records sent
 	table *Table
+
+	stream Stream // never changes
 
 	mu       sync.Mutex // guards writing slots, endpoint and gone; taken after the table's lock
 	slots    slots
@@ -77,6 +80,10 @@ type Endpoint struct {
 // Endpoint returns the peer's present endpoint, or nil while none is known.
 func (p *Peer) Endpoint() *Endpoint { return p.endpoint.Load() }
 
+// Stream returns the connection of a peer that is reached by one; nil: it is
+// reached by datagrams at its endpoint.
+func (p *Peer) Stream() Stream { return p.stream }
+
 // Prefixes returns the peer's inner prefixes. The slice must not be changed.
 func (p *Peer) Prefixes() []netip.Prefix { return *p.prefixes.Load() }
 
@@ -105,6 +112,20 @@ func (p *Peer) Exit() {
 // peers' prefixes (point to point) everything is allowed.
 func (p *Peer) AllowsSource(addr netip.Addr) bool {
 	return p.table.p2p || (p.table.Route(addr) == p && !p.table.isLocal(addr))
+}
+
+// Other returns the peer, other than p, that an inner packet from p to dst goes
+// to; nil when dst is routed to no peer, to p itself, or is an address of this
+// host. Multicast and broadcast addresses are routed to no peer. Lock-free.
+func (p *Peer) Other(dst netip.Addr) *Peer {
+	if p.table.p2p {
+		return nil
+	}
+	other := p.table.Route(dst)
+	if other == nil || other == p || p.table.isLocal(dst) {
+		return nil
+	}
+	return other
 }
 
 func (p *Peer) setPrefixes(prefixes []netip.Prefix) {

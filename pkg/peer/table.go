@@ -117,23 +117,9 @@ func (t *Table) Len() int {
 // point-to-point table, where the old peer is removed first. ErrInvalid tells
 // what is wrong with the configuration; the table is then unchanged.
 func (t *Table) Add(c Config, now int64) (*Peer, error) {
-	if c.ID > record.PeerIDUndef || (c.ID == record.PeerIDUndef && !t.p2p) {
-		return nil, fmt.Errorf("%w: peer id %d is not in 0..%d", ErrInvalid, c.ID, record.PeerIDUndef-1)
-	}
-	if c.TxID != nil && *c.TxID > record.PeerIDUndef {
-		return nil, fmt.Errorf("%w: id %d in records sent is not in 0..%d", ErrInvalid, *c.TxID, record.PeerIDUndef)
-	}
-	if err := t.check(&c); err != nil {
+	p, err := t.newPeer(&c, now)
+	if err != nil {
 		return nil, err
-	}
-	p := &Peer{ID: c.ID, TxID: c.ID, table: t}
-	if c.TxID != nil {
-		p.TxID = *c.TxID
-	}
-	p.setPrefixes(c.Prefixes)
-	p.setKeepalive(c.Interval, c.Timeout, now)
-	if c.Remote.IsValid() {
-		p.endpoint.Store(&Endpoint{Remote: c.Remote, Local: netip.AddrPortFrom(c.Local, 0)})
 	}
 	replaced, err := t.link(p)
 	if err != nil {
@@ -144,6 +130,29 @@ func (t *Table) Add(c Config, now int64) (*Peer, error) {
 		t.emit(Event{Type: Gone, Peer: replaced, Reason: ReasonTeardown})
 	}
 	t.changed(p)
+	return p, nil
+}
+
+// newPeer makes a peer that is in no table yet.
+func (t *Table) newPeer(c *Config, now int64) (*Peer, error) {
+	if c.ID > record.PeerIDUndef || (c.ID == record.PeerIDUndef && !t.p2p) {
+		return nil, fmt.Errorf("%w: peer id %d is not in 0..%d", ErrInvalid, c.ID, record.PeerIDUndef-1)
+	}
+	if c.TxID != nil && *c.TxID > record.PeerIDUndef {
+		return nil, fmt.Errorf("%w: id %d in records sent is not in 0..%d", ErrInvalid, *c.TxID, record.PeerIDUndef)
+	}
+	if err := t.check(c); err != nil {
+		return nil, err
+	}
+	p := &Peer{ID: c.ID, TxID: c.ID, table: t, stream: c.Stream}
+	if c.TxID != nil {
+		p.TxID = *c.TxID
+	}
+	p.setPrefixes(c.Prefixes)
+	p.setKeepalive(c.Interval, c.Timeout, now)
+	if c.Remote.IsValid() {
+		p.endpoint.Store(&Endpoint{Remote: c.Remote, Local: netip.AddrPortFrom(c.Local, 0)})
+	}
 	return p, nil
 }
 
@@ -162,11 +171,16 @@ func (t *Table) link(p *Peer) (replaced *Peer, err error) {
 	if err := t.free(p.Prefixes(), p); err != nil {
 		return nil, err
 	}
+	t.reroute(p, nil, p.Prefixes())
+	t.index(p)
+	return replaced, nil
+}
+
+// index puts a peer whose routes are there into the other indexes; t.mu is held.
+func (t *Table) index(p *Peer) {
 	t.peers[p.ID] = p
 	t.remotes.add(p)
-	t.reroute(p, nil, p.Prefixes())
 	t.ids.add(p.ID, p)
-	return replaced, nil
 }
 
 // Remove deletes a peer and raises Gone with the reason.
@@ -186,13 +200,19 @@ func (t *Table) Remove(id uint32, reason string) error {
 
 // unlink takes a peer out of every index; t.mu is held for writing.
 func (t *Table) unlink(p *Peer) {
+	t.retire(p)
+	t.reroute(p, p.Prefixes(), nil)
+}
+
+// retire takes a peer out of every index but the routes, and ends its keys; t.mu
+// is held.
+func (t *Table) retire(p *Peer) {
 	p.mu.Lock()
 	p.gone.Store(true)
 	p.killKeys()
 	p.mu.Unlock()
 	t.ids.remove(p.ID)
 	t.only.CompareAndSwap(p, nil)
-	t.reroute(p, p.Prefixes(), nil)
 	t.remotes.remove(p)
 	delete(t.peers, p.ID)
 }

@@ -9,6 +9,9 @@ import (
 
 // check validates what Add and Set were given.
 func (t *Table) check(c *Config) error {
+	if c.Stream != nil && (c.Remote.IsValid() || c.Local.IsValid()) {
+		return fmt.Errorf("%w: a peer with a connection of its own has no remote or local address", ErrInvalid)
+	}
 	if c.Remote.IsValid() {
 		c.Remote = netip.AddrPortFrom(c.Remote.Addr().Unmap(), c.Remote.Port())
 		a := c.Remote.Addr()

@@ -67,8 +67,8 @@ type Result struct {
 	Calls  int // system calls
 }
 
-// sendWait bounds how long one Send waits in all for room in the socket buffer.
-// A full buffer of 4 MiB empties in 34 ms at 1 Gbit/s.
+// sendWait bounds how long one Send waits in all for room in the socket buffer,
+// unless it is told otherwise. A full buffer of 4 MiB empties in 34 ms at 1 Gbit/s.
 const sendWait = 50 * time.Millisecond
 
 // sendWaitStep is one sleep, in milliseconds.
@@ -80,6 +80,7 @@ type Sender struct {
 	raw   messages
 	plan  []planned // what each message of raw is
 	zones zoneCache
+	wait  time.Duration
 
 	// The way to the kernel, replaced in tests.
 	transmit func(fd int, hdrs []mmsghdr) (int, unix.Errno)
@@ -97,8 +98,12 @@ type planned struct {
 // it goes datagram by datagram.
 func NewSender(n int) *Sender {
 	n = min(max(n, MaxSegments), 1024)
-	return &Sender{raw: newMessages(n), plan: make([]planned, n), transmit: sendmmsg, await: awaitRoom}
+	return &Sender{raw: newMessages(n), plan: make([]planned, n), wait: sendWait, transmit: sendmmsg, await: awaitRoom}
 }
+
+// SetWait sets how long one Send waits in all for room in the socket buffer, in
+// steps of a millisecond, instead of 50 ms.
+func (s *Sender) SetWait(d time.Duration) { s.wait = d }
 
 // cursor is how far a Send has come.
 type cursor struct {
@@ -117,7 +122,7 @@ type cursor struct {
 //     than the link's MTU, which segmentation cannot fragment: this run alone goes
 //     one by one.
 //   - EAGAIN, ENOBUFS and ENOMEM: it waits for room, in all at most 50 ms per
-//     Send, then gives the run up.
+//     Send (see SetWait), then gives the run up.
 //   - Any other errno, and those above where they have no remedy, costs the rest of its run: the
 //     address is gone, the firewall refuses, there is no route. The runs
 //     behind it still go. What may be an ICMP error of an earlier packet is tried once more.
@@ -222,7 +227,7 @@ func (s *Sender) failed(c *Conn, runs []Run, at *cursor, errno unix.Errno, waite
 	first := s.plan[0]
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
-		if *waited < sendWait {
+		if *waited < s.wait {
 			s.await(c.fd, errno, sendWaitStep)
 			*waited += sendWaitStep * time.Millisecond
 			return

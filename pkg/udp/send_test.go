@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -268,5 +269,22 @@ func TestControlMessages(t *testing.T) {
 	}
 	if addr, segment := m.control(0); addr.IsValid() || segment != 0 {
 		t.Errorf("read %v, %d out of garbage", addr, segment)
+	}
+}
+
+// A full socket is waited for as long as was said, and no longer.
+func TestWaitIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		set  time.Duration
+		want int
+	}{{0, 0}, {5 * time.Millisecond, 5}, {-1, 50}} {
+		k, s, conn := newFake(func([]byte, bool, int) unix.Errno { return unix.EAGAIN })
+		if c.set >= 0 {
+			s.SetWait(c.set)
+		}
+		res := s.Send(conn, []Run{run(100, 0, 1), run(100, 0, 2)})
+		if k.waited != c.want || res.Sent != 0 || res.Failed != 2 {
+			t.Errorf("wait %v: waited %d times, %+v", c.set, k.waited, res)
+		}
 	}
 }
