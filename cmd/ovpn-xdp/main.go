@@ -17,7 +17,8 @@ var version = "unknown"
 func main() {
 	deps := cli.Deps{
 		Version: version,
-		Run:     daemon.Run,
+		Run:     daemon.RunFixed,
+		Serve:   daemon.Serve,
 		Probe:   probe,
 	}
 	os.Exit(cli.Run(context.Background(), deps, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/admin"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/config"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 )
 
 // Exit codes.
@@ -34,6 +35,9 @@ type Deps struct {
 	// Run is a gateway, from start to the end of ctx; nil means it stopped in
 	// order.
 	Run func(ctx context.Context, cfg config.Run, log *slog.Logger) error
+	// Serve is Run with a control channel for an OpenVPN server's configuration. load
+	// reads the configuration again; h is where the log goes.
+	Serve func(ctx context.Context, cfg config.Run, conf *ovpnconf.Server, load func() (*ovpnconf.Server, error), h slog.Handler) error
 	// Probe says what a NIC and this kernel offer, without disturbing either.
 	Probe func(ctx context.Context, nic string) (ProbeReport, error)
 }
@@ -61,6 +65,13 @@ type app struct {
 // its exit code. Data goes to stdout, everything else to stderr.
 func Run(ctx context.Context, deps Deps, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{deps: deps, stdin: stdin, stdout: stdout, stderr: stderr}
+	if rest, ok := configArgs(args); ok {
+		if err := a.serve(ctx, rest); err != nil {
+			fmt.Fprintf(stderr, "ovpn-xdp: %v\n", err)
+			return ExitFailed
+		}
+		return ExitDone
+	}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -117,6 +128,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 running but below what was required.`,
 	)
 	root.AddCommand(
 		grouped("gateway", a.runCommand()),
+		grouped("gateway", a.checkCommand()),
 		grouped("gateway", a.attachCommand()),
 		grouped("gateway", a.detachCommand()),
 		grouped("peers", a.peerCommand()),

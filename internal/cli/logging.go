@@ -25,14 +25,27 @@ const (
 // newLogger returns the gateway's logger: structured, one line per record,
 // and limited per message.
 func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
+	return slog.New(newHandler(w, format, level, false))
+}
+
+// newHandler is newLogger's handler; timeless leaves times out of text.
+func newHandler(w io.Writer, format string, level slog.Level, timeless bool) slog.Handler {
 	options := &slog.HandlerOptions{Level: level}
+	if timeless {
+		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}
+	}
 	var h slog.Handler
 	if format == config.LogJSON {
 		h = slog.NewJSONHandler(w, options)
 	} else {
 		h = slog.NewTextHandler(w, options)
 	}
-	return slog.New(&limited{h, &limiter{seen: make(map[string]*budget)}})
+	return &limited{h, &limiter{seen: make(map[string]*budget)}}
 }
 
 // limited lets a burst of every message through and counts what it holds

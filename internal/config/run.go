@@ -55,6 +55,16 @@ const (
 	MSSFixOff = -1
 )
 
+// ClientToClient is a way to treat packets between peers.
+type ClientToClient uint8
+
+// The ways.
+const (
+	ToHost    ClientToClient = iota // the host routes and filters them
+	Inside                          // they stay inside the gateway
+	ToNowhere                       // they are dropped
+)
+
 // Log formats.
 const (
 	LogText = "text"
@@ -74,6 +84,13 @@ type Run struct {
 	// address is a wildcard of its own family only. Default: both wildcards
 	// on DefaultPort.
 	Listen []netip.AddrPort
+	// ListenTCP are the TCP endpoints, in the same form. Only a gateway with a control
+	// channel has any.
+	ListenTCP []netip.AddrPort
+	// RcvBuf and SndBuf are the outer sockets' buffers in bytes; 0: the default.
+	RcvBuf, SndBuf int
+	// ClientToClient says what becomes of packets from one peer to another.
+	ClientToClient ClientToClient
 	// Dev is the name of the TUN device, 1 to 15 bytes.
 	Dev string
 	// Addresses are set on the TUN device, with their prefix lengths.

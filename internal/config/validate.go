@@ -49,7 +49,7 @@ func (r *Run) Complete() (notes []string) {
 	if r.Name == "" {
 		r.Name = r.Dev
 	}
-	if len(r.Listen) == 0 {
+	if len(r.Listen)+len(r.ListenTCP) == 0 {
 		r.Listen, _ = ParseListen(fmt.Sprintf(":%d", DefaultPort))
 	}
 	if r.Mode == "" {

@@ -25,8 +25,10 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/internal/engine"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/keystore"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/netdev"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/sdnotify"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/steer"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/tcp"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/tun"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/udp"
 )
@@ -54,6 +56,9 @@ type gateway struct {
 	peers    *peer.Table
 	keys     *keystore.Store
 	engine   *engine.Engine
+	control  *controlled // nil: peers and keys come by the admin socket
+	streams  []*tcp.Listener
+	notify   *sdnotify.Notifier
 
 	nics      []*nic
 	nicMu     sync.Mutex // one NIC changes at a time
@@ -77,8 +82,9 @@ type gateway struct {
 }
 
 // Run runs a gateway until ctx ends, then detaches and returns nil. cfg has
-// been completed and validated.
-func Run(ctx context.Context, cfg config.Run, log *slog.Logger) (err error) {
+// been completed and validated. server is nil for a gateway without control
+// channel.
+func Run(ctx context.Context, cfg config.Run, server *Server, log *slog.Logger) (err error) {
 	if err := secretProcess(); err != nil {
 		return err
 	}
@@ -92,7 +98,10 @@ func Run(ctx context.Context, cfg config.Run, log *slog.Logger) (err error) {
 	}
 	g := &gateway{cfg: cfg, log: log, started: time.Now(), listening: map[*steer.Attachment]map[netip.AddrPort]bool{},
 		dirty: dirtyPeers{wake: make(chan struct{}, 1)}, claims: map[*peer.Key]*keystore.Claim{}, fatal: make(chan error, 1)}
-	if err := g.open(); err != nil {
+	if g.notify, err = sdnotify.New(); err != nil {
+		return err
+	}
+	if err := g.open(server); err != nil {
 		g.close()
 		return err
 	}
@@ -110,20 +119,28 @@ func Run(ctx context.Context, cfg config.Run, log *slog.Logger) (err error) {
 	if err := g.attachAll(ctx); err != nil {
 		return err
 	}
+	if g.control != nil {
+		if err := g.control.start(ctx); err != nil {
+			return err
+		}
+		defer g.control.close()
+	}
 
-	server, err := admin.Listen(cfg.SocketPath(), g, log)
+	requests, err := admin.Listen(cfg.SocketPath(), g, log)
 	if err != nil {
 		return err
 	}
-	defer server.Close()
+	defer requests.Close()
 	if cfg.ReadyFile != "" {
 		if err := os.WriteFile(cfg.ReadyFile, fmt.Appendf(nil, "%d\n", os.Getpid()), 0o644); err != nil {
 			return fmt.Errorf("write ready file: %w", err)
 		}
 		defer os.Remove(cfg.ReadyFile)
 	}
+	_ = g.notify.Ready()
 	log.Info("ready", "name", cfg.Name, "device", g.tun.Name(), "mtu", cfg.MTU, "pid", os.Getpid())
 	err = g.serve(ctx)
+	_ = g.notify.Stopping()
 	log.Info("stopping", "name", cfg.Name)
 	return err
 }
@@ -149,6 +166,9 @@ func (g *gateway) serve(ctx context.Context) (err error) {
 	wg.Go(func() { every(ctx, period, g.markKeys) })
 	wg.Go(func() { every(ctx, period, func() { g.retryNICs(ctx) }) })
 	wg.Go(func() { g.followPeers(ctx) })
+	if g.control != nil {
+		wg.Go(func() { g.control.serve(ctx) })
+	}
 	select {
 	case <-ctx.Done():
 	case err = <-g.fatal:
@@ -196,7 +216,7 @@ func (g *gateway) attachments() []*steer.Attachment {
 }
 
 // open makes everything that needs no NIC.
-func (g *gateway) open() (err error) {
+func (g *gateway) open(server *Server) (err error) {
 	cfg := &g.cfg
 	if g.keys, err = keystore.Open(cfg.StateDir); err != nil {
 		return err
@@ -206,21 +226,31 @@ func (g *gateway) open() (err error) {
 		return err
 	}
 	for _, addr := range cfg.Listen {
-		c, err := udp.Listen(udp.Config{Addr: addr, Mark: int(cfg.Mark), GRO: !cfg.NoUDPGRO, NoGSO: cfg.NoUDPGSO, Log: g.log})
+		c, err := udp.Listen(udp.Config{Addr: addr, Mark: int(cfg.Mark), RcvBuf: cfg.RcvBuf, SndBuf: cfg.SndBuf, GRO: !cfg.NoUDPGRO, NoGSO: cfg.NoUDPGSO, Log: g.log})
 		if err != nil {
 			return err
 		}
 		g.conns = append(g.conns, c)
 	}
+	if server != nil {
+		if err := g.openControl(server); err != nil {
+			return err
+		}
+	}
 	mss := 0
 	if size := cfg.ClampSize(); size > 0 {
 		mss = size - 40
 	}
-	g.engine, err = engine.New(engine.Config{
-		Tun: g.tun, Conns: g.conns, Peers: g.peers,
+	ec := engine.Config{
+		Tun: g.tun, Conns: g.conns, Peers: g.peers, Listeners: g.streams,
 		Batch: cfg.Batch, Prefetch: cfg.Prefetch, MSS: uint16(mss),
-		Log: g.log, Offload: g.offloadOff,
-	})
+		ClientToClient: [...]engine.ClientToClient{engine.C2CHost, engine.C2CInside, engine.C2CBlock}[cfg.ClientToClient],
+		Log:            g.log, Offload: g.offloadOff,
+	}
+	if g.control != nil {
+		ec.Control, ec.StreamControl = g.control.service, g.control
+	}
+	g.engine, err = engine.New(ec)
 	return err
 }
 
@@ -319,6 +349,9 @@ func (g *gateway) close() {
 	}
 	for _, c := range g.conns {
 		c.Close()
+	}
+	for _, l := range g.streams {
+		l.Close()
 	}
 	if g.queues != nil {
 		g.queues.Close()

@@ -121,6 +121,9 @@ func (g *gateway) routeLocked(prefixes []netip.Prefix) {
 
 // PeerEvent implements peer.Observer.
 func (g *gateway) PeerEvent(e peer.Event) {
+	if g.control != nil {
+		g.control.service.PeerEvent(e)
+	}
 	id := e.Peer.ID
 	out := admin.Event{Peer: &id, Reason: e.Reason}
 	switch e.Type {
@@ -141,7 +144,9 @@ func (g *gateway) PeerEvent(e peer.Event) {
 		out.Type = admin.EventOCCExit
 	}
 	g.hub.Publish(out)
-	g.logEvent(e)
+	if g.control == nil {
+		g.logEvent(e)
+	}
 }
 
 // logEvent says once per event what an operator may have to act on. Events

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/pool"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/record"
+)
+
+// lease is what one client has: its name, its addresses, its peer and the
+// networks behind it. It belongs to one instance and is never handed on.
+type lease struct {
+	inst         *instance
+	name         string
+	v4, v6       netip.Addr // invalid: none
+	bits4, bits6 int        // prefix lengths that the client is told
+	gateway6     netip.Addr
+	pooled       []pool.Addresses // held in the pool for it
+	peer         *peer.Peer       // nil until entered
+	routes       []netip.Prefix   // iroutes
+}
+
+// books say who has what. Everything that two clients could both want is in
+// here, and every change of it is made under one lock, so that an old session's
+// end never takes away what a new one was given.
+type books struct {
+	peers   *peer.Table
+	routes  Routes
+	now     func() int64
+	log     *slog.Logger
+	persist ovpnconf.PoolPersist
+
+	mu       sync.Mutex
+	pool     *pool.Pool
+	dumped   []byte    // what the persistence file holds
+	dumpAt   time.Time // when it is written next
+	byName   map[string][]*lease
+	nextPeer uint32
+	kernel   map[netip.Prefix]*lease // kernel routes, and whose they are
+}
+
+// open makes the pool and reads what was persisted.
+func (b *books) open(cfg Config, set *settings) error {
+	c := set.conf
+	b.peers, b.routes, b.now, b.log = cfg.Peers, cfg.Routes, cfg.Clock, cfg.Log
+	b.byName, b.kernel, b.persist = map[string][]*lease{}, map[netip.Prefix]*lease{}, c.PoolPersist
+	var err error
+	if b.pool, err = pool.New(pool.Config{First: c.Pool4.Start, Last: c.Pool4.End, Base: c.Pool6.Base}); err != nil {
+		return err
+	}
+	if b.persist.File == "" {
+		return nil
+	}
+	text, err := os.ReadFile(b.persist.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read ifconfig-pool-persist: %w", err)
+	}
+	for _, why := range b.pool.Load(bytes.NewReader(text)) {
+		b.log.Warn("line of ifconfig-pool-persist skipped", "file", b.persist.File, "why", why)
+	}
+	b.dumped = text
+	return nil
+}
+
+// save writes the persistence file if it is due, or in any case at the end.
+func (b *books) save(now time.Time, end bool) {
+	if b.persist.File == "" || b.persist.Every <= 0 {
+		return
+	}
+	b.mu.Lock()
+	if !end && now.Before(b.dumpAt) {
+		b.mu.Unlock()
+		return
+	}
+	b.dumpAt = now.Add(b.persist.Every)
+	text := b.pool.Dump()
+	same := bytes.Equal(text, b.dumped)
+	b.dumped = text
+	b.mu.Unlock()
+	if same {
+		return
+	}
+	// A file beside it and a rename: a crash leaves the old one or the new one.
+	temporary := b.persist.File + ".new"
+	err := os.WriteFile(temporary, text, 0o600)
+	if err == nil {
+		err = os.Rename(temporary, b.persist.File)
+	}
+	if err != nil {
+		b.log.Error("writing ifconfig-pool-persist failed", "file", b.persist.File, "error", err)
+	}
+}
+
+// rivals returns the leases of a name: a client that is back while its old
+// session is still there.
+func (b *books) rivals(name string) []*lease {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.byName[name])
+}
+
+// count returns the number of leases.
+func (b *books) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, l := range b.byName {
+		n += len(l)
+	}
+	return n
+}
+
+// reserve holds addresses for a client: those of its own configuration, else of
+// the pool.
+func (b *books) reserve(i *instance, name string, conf *ovpnconf.Client, server *ovpnconf.Server) (*lease, error) {
+	l := &lease{inst: i, name: name}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.address(l, conf, server); err != nil {
+		return nil, err
+	}
+	b.byName[name] = append(b.byName[name], l)
+	return l, nil
+}
+
+// amend gives a client that has no peer yet other addresses, after client-connect named
+// some.
+func (b *books) amend(l *lease, conf *ovpnconf.Client, server *ovpnconf.Server) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.giveBack(l)
+	return b.address(l, conf, server)
+}
+
+// address fills in a lease's addresses; mu is held.
+func (b *books) address(l *lease, conf *ovpnconf.Client, server *ovpnconf.Server) error {
+	l.routes = conf.Routes
+	l.v4, l.v6 = conf.Address4.Addr(), conf.Address6.Addr()
+	l.bits4, l.bits6 = server.Pool4.Mask, server.Pool6.Prefix.Bits()
+	l.gateway6 = server.Network6.Own
+	if l.v4.IsValid() {
+		l.bits4 = conf.Address4.Bits()
+	}
+	if l.v6.IsValid() {
+		l.bits6 = conf.Address6.Bits()
+		if conf.Gateway6.IsValid() {
+			l.gateway6 = conf.Gateway6
+		}
+	}
+	for _, fixed := range []netip.Addr{l.v4, l.v6} {
+		if fixed.IsValid() {
+			if a, ok := b.pool.Reserve(fixed, ""); ok {
+				l.pooled = append(l.pooled, a)
+			}
+		}
+	}
+	if need4, need6 := !l.v4.IsValid() && server.Pool4.Start.IsValid(), !l.v6.IsValid() && server.Pool6.Base.IsValid(); need4 || need6 {
+		name := l.name
+		if server.Clients.DuplicateCN || name == unnamed {
+			name = "" // several clients have it: it has no address of its own
+		}
+		a, err := b.pool.Acquire(name)
+		if err != nil {
+			b.giveBack(l)
+			return err
+		}
+		l.pooled = append(l.pooled, a)
+		if need4 {
+			l.v4 = a.V4
+		}
+		if need6 {
+			l.v6 = a.V6
+		}
+	}
+	if !l.v4.IsValid() && !l.v6.IsValid() {
+		return errors.New("there is no address for the client: no pool, and no ifconfig-push of its own")
+	}
+	return nil
+}
+
+// giveBack returns what a lease holds of the pool; mu is held.
+func (b *books) giveBack(l *lease) {
+	for _, a := range l.pooled {
+		b.pool.Release(a, time.Now())
+	}
+	l.pooled = nil
+}
+
+// entry is what else a client's peer needs.
+type entry struct {
+	remote            netip.AddrPort
+	local             netip.Addr
+	stream            Stream
+	interval, timeout time.Duration
+}
+
+// enter makes a lease's peer, with an id of its own, and its routes.
+func (b *books) enter(l *lease, e entry) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Contains(b.byName[l.name], l) {
+		return errors.New("a newer session of the same client has taken over")
+	}
+	c := peer.Config{Remote: e.remote, Local: e.local, Prefixes: append(l.own(), l.routes...),
+		Interval: e.interval, Timeout: e.timeout}
+	if e.stream != nil {
+		c.Remote, c.Local, c.Stream = netip.AddrPort{}, netip.Addr{}, e.stream.Data()
+	}
+	b.takeOver(l, c.Prefixes)
+	for {
+		c.ID = b.nextID()
+		p, err := b.peers.Add(c, b.now())
+		if errors.Is(err, peer.ErrExists) && b.peers.Lookup(c.ID) != nil {
+			continue // somebody added it by hand
+		}
+		if err != nil {
+			return fmt.Errorf("add peer: %w", err)
+		}
+		l.peer = p
+		break
+	}
+	for _, r := range l.routes {
+		b.route(l, r)
+	}
+	return nil
+}
+
+// route installs the kernel's route to a network behind a client; mu is held.
+func (b *books) route(l *lease, r netip.Prefix) {
+	if err := b.routes.AddRoute(r); err != nil {
+		b.log.Warn("kernel route to a network behind a client could not be added", "route", r, "client", l.name, "error", err)
+		return
+	}
+	b.kernel[r] = l
+}
+
+// unroute takes the kernel's route to a network away if it is still the lease's; mu
+// is held.
+func (b *books) unroute(l *lease, r netip.Prefix) {
+	if b.kernel[r] != l {
+		return
+	}
+	delete(b.kernel, r)
+	if err := b.routes.DelRoute(r); err != nil {
+		b.log.Warn("kernel route to a network behind a client could not be removed", "route", r, "client", l.name, "error", err)
+	}
+}
+
+// withdraw takes a prefix of a lease away.
+func (b *books) withdraw(l *lease, f netip.Prefix) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.peer == nil || b.peers.Lookup(l.peer.ID) != l.peer {
+		return
+	}
+	left := slices.DeleteFunc(slices.Clone(l.peer.Prefixes()), func(p netip.Prefix) bool { return p == f })
+	_, _ = b.peers.Set(l.peer.ID, peer.Change{Prefixes: &left}, b.now())
+	b.unroute(l, f)
+}
+
+// own returns the prefixes of the addresses themselves.
+func (l *lease) own() (out []netip.Prefix) {
+	for _, a := range []netip.Addr{l.v4, l.v6} {
+		if a.IsValid() {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return out
+}
+
+// nextID returns a peer id that no peer has: ids go round, so that a client
+// that returns is not taken for its old self.
+func (b *books) nextID() uint32 {
+	for {
+		id := b.nextPeer
+		b.nextPeer = (b.nextPeer + 1) % record.PeerIDUndef
+		if b.peers.Lookup(id) == nil {
+			return id
+		}
+	}
+}
+
+// takeOver takes prefixes away from other clients: an address or network goes
+// to who came last, as with stock OpenVPN.
+func (b *books) takeOver(l *lease, prefixes []netip.Prefix) {
+	for _, f := range prefixes {
+		owner := b.peers.Owner(f)
+		if owner == nil {
+			continue
+		}
+		left := slices.DeleteFunc(slices.Clone(owner.Prefixes()), func(p netip.Prefix) bool { return p == f })
+		if _, err := b.peers.Set(owner.ID, peer.Change{Prefixes: &left}, b.now()); err != nil {
+			continue // it has gone by itself
+		}
+		b.log.Warn("address or network moves to the client that came last; give each client one of its own", "prefix", f, "client", l.name, "was_peer", owner.ID)
+	}
+}
+
+// release ends a lease. It may be called again, and for nil.
+func (b *books) release(l *lease, reason string) {
+	if l == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := b.byName[l.name]
+	at := slices.Index(held, l)
+	if at < 0 {
+		return
+	}
+	if held = slices.Delete(held, at, at+1); len(held) == 0 {
+		delete(b.byName, l.name)
+	} else {
+		b.byName[l.name] = held
+	}
+	if l.peer != nil && b.peers.Lookup(l.peer.ID) == l.peer {
+		_ = b.peers.Remove(l.peer.ID, reason)
+	}
+	for _, r := range l.routes {
+		b.unroute(l, r)
+	}
+	b.giveBack(l)
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/gate"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/script"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/wrap"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/statickey"
+)
+
+// Config is what a service is made of. Everything in it is borrowed until
+// Close has returned.
+type Config struct {
+	Server *ovpnconf.Server
+	Peers  *peer.Table
+	Send   Sender
+	Routes Routes
+	// Dev is the TUN device's name.
+	Dev string
+	// Clock is the packet path's monotonic clock in nanoseconds, in which peers
+	// count their keepalive.
+	Clock func() int64
+	Log   *slog.Logger
+}
+
+// settings are everything that comes from the configuration and its files.
+// They are never changed: a reload makes new ones, and sessions keep those that they
+// began with until they have ended.
+type settings struct {
+	conf   *ovpnconf.Server
+	verify *verify.Verifier
+	runner *script.Runner
+	tokens *keyex.Tokens // nil without auth-gen-token
+	static func() *wrap.Wrap
+	key    *[256]byte // of static; nil when packets are not wrapped
+	v2     *wrap.ServerKey
+	dev    string
+	serial uint64 // counts reloads
+}
+
+// newSettings reads the files that a configuration names.
+func newSettings(c *ovpnconf.Server, cfg Config) (*settings, error) {
+	s := &settings{conf: c, dev: cfg.Dev}
+	checks, err := verifyOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	if s.verify, err = verify.New(checks); err != nil {
+		return nil, err
+	}
+	s.runner = script.New(script.Config{Dir: c.Process.Cd, TempDir: c.Scripts.TmpDir, Log: cfg.Log})
+	if c.Auth.Token.Enabled {
+		var secret []byte
+		if c.Auth.Token.Secret.Given() {
+			if secret, err = c.Auth.Token.Secret.Load(); err != nil {
+				return nil, err
+			}
+		}
+		if s.tokens, err = keyex.NewTokens(secret, c.Auth.Token.Lifetime, c.Auth.Token.Renewal); err != nil {
+			return nil, fmt.Errorf("read auth-gen-token-secret: %w", err)
+		}
+	}
+	return s, s.wrapping()
+}
+
+// wrapping prepares the wrapping of control packets.
+func (s *settings) wrapping() error {
+	w := s.conf.Wrap
+	if w.V2.Given() {
+		pem, err := w.V2.Load()
+		if err != nil {
+			return err
+		}
+		if s.v2, err = wrap.ParseServerKey(pem); err != nil {
+			return fmt.Errorf("read tls-crypt-v2: %w", err)
+		}
+	}
+	switch w.Mode {
+	case ovpnconf.WrapNone:
+		if s.v2 == nil {
+			s.static = wrap.Plain
+		}
+		return nil
+	case ovpnconf.WrapTLSAuth:
+		key, err := loadStaticKey(w.Key)
+		if err != nil {
+			return err
+		}
+		digest, err := wrap.ParseDigest(w.Digest)
+		if err != nil {
+			return fmt.Errorf("read auth: %w", err)
+		}
+		direction := [...]wrap.Direction{wrap.Bidirectional, wrap.Normal, wrap.Inverse}[w.Direction]
+		s.key = key
+		s.static = func() *wrap.Wrap { return wrap.TLSAuth(key, digest, direction) }
+	case ovpnconf.WrapTLSCrypt:
+		key, err := loadStaticKey(w.Key)
+		if err != nil {
+			return err
+		}
+		s.key = key
+		s.static = func() *wrap.Wrap { return wrap.TLSCrypt(key, wrap.Server) }
+	}
+	return nil
+}
+
+func newGate(s *settings) (*gate.Gate, error) {
+	return gate.New(gate.Config{
+		Static: s.static, StaticKey: s.key, V2: s.v2, ForceCookie: s.conf.Wrap.V2ForceCookie, HandWindow: s.conf.HandWindow,
+		Rate: gate.Rate{Count: s.conf.Clients.Initial.Count, Per: s.conf.Clients.Initial.Per},
+	})
+}
+
+// tlsConfig returns the configuration of one handshake.
+func (s *settings) tlsConfig(uint8) (*tls.Config, error) { return s.verify.TLSConfig() }
+
+// renegotiate draws the time that a client's keys live.
+func (s *settings) renegotiate() time.Duration {
+	least, most := s.conf.RenegMin, s.conf.RenegMax
+	if most <= 0 || least >= most {
+		return most
+	}
+	return least + rand.N(most-least)
+}
+
+// loadStaticKey reads a static key file.
+func loadStaticKey(s ovpnconf.Source) (*[statickey.Size]byte, error) {
+	b, err := s.Load()
+	if err != nil {
+		return nil, err
+	}
+	key, err := statickey.Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: read %s: %w", s.Line.Position(), s.Line.Option, err)
+	}
+	return &key, nil
+}
+
+// verifyOptions reads the files that decide about certificates.
+func verifyOptions(c *ovpnconf.Server) (verify.Options, error) {
+	p := &c.Peers
+	o := verify.Options{
+		CAPath: p.CAPath, CRLDir: p.CRLDir,
+		ClientCert: verify.ClientCert(p.ClientCert), RemoteKU: p.RemoteKU, RemoteKUAny: p.RemoteKUAny, RemoteEKU: p.RemoteEKU,
+		Name: p.Name, NameType: verify.NameType(p.NameType), Fingerprints: p.Fingerprints, UsernameFields: p.UsernameFields,
+		MinVersion: c.TLS.MinVersion, MaxVersion: c.TLS.MaxVersion, Ciphers: c.TLS.Ciphers, Groups: c.TLS.Groups,
+	}
+	// The list is read again for each handshake, unless it stands in the configuration itself.
+	if o.CRL = p.CRL.Path; p.CRL.Inline != nil {
+		o.CRLData = p.CRL.Inline
+	}
+	for _, f := range []struct {
+		from ovpnconf.Source
+		to   *[]byte
+	}{{c.TLS.Cert, &o.Cert}, {c.TLS.Key, &o.Key}, {c.TLS.ExtraCerts, &o.ExtraCerts}, {c.TLS.PKCS12, &o.PKCS12}, {p.CA, &o.CA}} {
+		if !f.from.Given() {
+			continue
+		}
+		b, err := f.from.Load()
+		if err != nil {
+			return o, err
+		}
+		*f.to = b
+	}
+	if c.TLS.AskPass.Given() {
+		b, err := c.TLS.AskPass.Load()
+		if err != nil {
+			return o, err
+		}
+		o.Password, _, _ = strings.Cut(string(b), "\n")
+	}
+	return o, nil
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/script"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+)
+
+// unnamed is the name of a client that has neither certificate nor username.
+const unnamed = "UNDEF"
+
+// welcome takes an authenticated client in: what it can do is compared with
+// what is wanted, its older self is shown out, and it is connected.
+func (i *instance) welcome(a *attempt, v verdict, now time.Time) {
+	c, conf := &i.client, i.set.conf
+	c.identity, c.hasCert, c.username, c.known = a.identity, a.hasCert, v.username, true
+	c.name = nameOf(conf, a, v)
+	i.log = i.log.With("client", c.name)
+	i.trusted.Store(true)
+	i.svc.proven(i)
+
+	c.ekm = a.ekm && c.info.Has(keyex.ProtoTLSKeyExport)
+	c.dynamic = c.ekm && c.info.Has(keyex.ProtoDynTLSCrypt)
+	c.asks = !c.info.Has(keyex.ProtoRequestPush)
+	c.token = v.token
+	i.phase = connecting
+	others := i.svc.rivals(i)
+	if n := i.svc.books.count(); n >= conf.Clients.Max {
+		i.log.Warn("client refused: max-clients is reached", "max_clients", conf.Clients.Max)
+		i.refuse(keyex.Temporary(&c.info, "the server is full"), "max-clients", now)
+		return
+	}
+	j := &joining{set: i.set, books: &i.svc.books, inst: i, name: c.name, others: others}
+	if conf.Scripts.ClientConnect == nil && conf.Clients.ConfigDir == "" && len(others) == 0 {
+		i.join(j, j.run(i.ctx), now)
+		return
+	}
+	if conf.Scripts.ClientConnect != nil {
+		j.env = i.env(nil)
+		j.env.Set("script_type", "client-connect")
+		timeEnv(j.env, now)
+	}
+	c.joining = true
+	i.svc.background(i, func(ctx context.Context) func(time.Time) {
+		ctx, cancel := context.WithTimeout(ctx, conf.HandWindow)
+		defer cancel()
+		err := j.run(ctx)
+		return func(now time.Time) { i.join(j, err, now) }
+	})
+}
+
+// nameOf returns what a client is called everywhere.
+func nameOf(conf *ovpnconf.Server, a *attempt, v verdict) string {
+	switch {
+	case v.username != "" && (conf.Auth.UsernameAsCN || !a.hasCert):
+		return verify.Name(v.username)
+	case a.hasCert:
+		return a.identity.CommonName
+	}
+	return unnamed
+}
+
+// joining is a client on its way in: everything that may wait for files and
+// commands. It touches nothing of its instance.
+type joining struct {
+	set    *settings
+	books  *books
+	inst   *instance
+	name   string
+	others []*instance // older sessions of the same client
+	env    *script.Env
+
+	conf    *ovpnconf.Client
+	pushes  []ovpnconf.Push
+	lease   *lease
+	entered bool // client-connect has run
+
+	fromFile string // see describe
+}
+
+var (
+	errDisabled  = errors.New("the client is disabled by its file in client-config-dir")
+	errExclusive = errors.New("ccd-exclusive is set and there is no file for the client in client-config-dir")
+)
+
+// run finds out what the client is to get. An address of the pool is held in
+// j.lease, also when it fails.
+func (j *joining) run(ctx context.Context) error {
+	for _, o := range j.others {
+		// Its client-disconnect comes before our client-connect.
+		select {
+		case <-o.gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	j.pushes = j.set.conf.Push
+	if err := j.readFile(); err != nil {
+		return err
+	}
+	if j.conf.Disable {
+		return errDisabled
+	}
+	j.fromFile = describe(j.conf, j.pushes)
+	var err error
+	if j.lease, err = j.books.reserve(j.inst, j.name, j.conf, j.set.conf); err != nil {
+		return err
+	}
+	if j.set.conf.Scripts.ClientConnect == nil {
+		return nil
+	}
+	poolEnv(j.env, j.lease, j.set.conf)
+	text, err := j.set.runner.ClientConnect(ctx, script.Command(j.set.conf.Scripts.ClientConnect), j.env)
+	j.entered = err == nil
+	if err != nil {
+		return fmt.Errorf("client-connect: %w", err)
+	}
+	if text == "" {
+		return nil
+	}
+	conf, findings := ovpnconf.ParseClient("client-connect", text, j.set.conf)
+	j.merge(conf, findings)
+	if j.conf.Disable {
+		return errDisabled
+	}
+	return j.books.amend(j.lease, j.conf, j.set.conf)
+}
+
+// readFile reads the client's own file, or else DEFAULT.
+func (j *joining) readFile() error {
+	j.conf = &ovpnconf.Client{}
+	dir := j.set.conf.Clients.ConfigDir
+	if dir == "" {
+		return nil
+	}
+	names := []string{"DEFAULT"}
+	if own, ok := verify.FileName(j.name); ok {
+		names = []string{own, "DEFAULT"}
+	}
+	for n, name := range names {
+		if n == len(names)-1 && j.set.conf.Clients.ConfigExclusive {
+			break
+		}
+		conf, findings, err := ovpnconf.ReadClient(filepath.Join(dir, name), j.set.conf)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read client file: %w", err)
+		}
+		j.merge(conf, findings)
+		return nil
+	}
+	if j.set.conf.Clients.ConfigExclusive {
+		return errExclusive
+	}
+	return nil
+}
+
+// merge adds what a file says. As with stock OpenVPN, lines that cannot be used
+// are logged and the client is let in.
+func (j *joining) merge(conf *ovpnconf.Client, findings []ovpnconf.Finding) {
+	for _, f := range findings {
+		if f.Verdict != ovpnconf.Honoured {
+			j.inst.svc.once(f.String())
+		}
+	}
+	j.pushes = conf.Pushes(j.pushes)
+	merged := *j.conf
+	merged.Disable = merged.Disable || conf.Disable
+	if conf.Address4.IsValid() {
+		merged.Address4 = conf.Address4
+	}
+	if conf.Address6.IsValid() {
+		merged.Address6, merged.Gateway6 = conf.Address6, conf.Gateway6
+	}
+	merged.Routes = append(merged.Routes[:len(merged.Routes):len(merged.Routes)], conf.Routes...)
+	merged.Ping = cmp.Or(conf.Ping, merged.Ping)
+	merged.PingRestart = cmp.Or(conf.PingRestart, merged.PingRestart)
+	merged.SessionTimeout = cmp.Or(conf.SessionTimeout, merged.SessionTimeout)
+	if conf.Inactive != nil {
+		merged.Inactive, merged.InactiveBytes = conf.Inactive, conf.InactiveBytes
+	}
+	if conf.Ciphers != nil {
+		merged.Ciphers = conf.Ciphers
+	}
+	merged.Fallback = cmp.Or(conf.Fallback, merged.Fallback)
+	j.conf = &merged
+}
+
+// join ends the way in.
+func (i *instance) join(j *joining, err error, now time.Time) {
+	c := &i.client
+	c.lease, c.conf, c.connected, c.joining, c.fromFile = j.lease, j.conf, j.entered, false, j.fromFile
+	if i.phase != connecting {
+		// The session has ended meanwhile.
+		i.svc.books.release(c.lease, peer.ReasonUser)
+		if i.phase == ended {
+			i.farewell(now)
+		}
+		return
+	}
+	if err != nil {
+		i.log.Warn("client refused", "reason", err)
+		i.refuse("", err.Error(), now)
+		return
+	}
+	if err := i.admit(j.pushes, now); err != nil {
+		told := keyex.Told(err)
+		if told == "" {
+			told = keyex.Temporary(&c.info, "the server has a problem with this client")
+		}
+		i.log.Warn("client refused", "reason", err, "version", verify.Name(c.info.Version))
+		i.refuse(told, err.Error(), now)
+		return
+	}
+	i.learn()
+}
+
+// describe sums up what files say about a client, for a reload to compare.
+func describe(c *ovpnconf.Client, pushes []ovpnconf.Push) string {
+	text := fmt.Sprint(c.Disable, c.Address4, c.Address6, c.Gateway6, c.Routes, c.Ciphers, c.Fallback, c.InactiveBytes)
+	for _, d := range []*time.Duration{c.Ping, c.PingRestart, c.Inactive, c.SessionTimeout} {
+		if d != nil {
+			text += " " + d.String()
+		} else {
+			text += " -"
+		}
+	}
+	for _, p := range pushes {
+		text += "\n" + p.Text
+	}
+	return text
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package keyex
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// TokenPrefix is how every auth token begins.
+	TokenPrefix = "SESS_ID_AT_"
+	tokenLabel  = "OpenVPN auth-token server key"
+
+	tokenSession = 12 // bytes of session id
+	tokenTime    = 8  // bytes of a time, seconds
+	tokenLen     = tokenSession + 2*tokenTime + sha256.Size
+	tokenKeyAt   = 64 // the HMAC key's place in the file's 128 bytes
+
+	// clockSkew is how far in the future a token may have been made, for
+	// servers that share a secret.
+	clockSkew = time.Minute
+)
+
+var (
+	// ErrToken says that a password is no token of this server's for this user.
+	ErrToken = errors.New("auth token is not authentic")
+	// ErrTokenExpired says that a token is authentic and too old.
+	ErrTokenExpired = errors.New("auth token has expired")
+)
+
+// Tokens makes and checks the auth tokens that stand for a password once that
+// was checked. It is not changed and may be used concurrently.
+type Tokens struct {
+	key      [sha256.Size]byte
+	lifetime time.Duration
+	renewal  time.Duration
+}
+
+// NewTokens takes the secret's file, or makes a secret that lasts as long as the
+// process if it is nil. A token is good for lifetime from its first issue, 0: for ever, and, if
+// renewal is not 0, for two renewals without being renewed.
+func NewTokens(file []byte, lifetime, renewal time.Duration) (*Tokens, error) {
+	t := &Tokens{lifetime: lifetime, renewal: renewal}
+	if file == nil {
+		_, _ = rand.Read(t.key[:]) // never fails
+		return t, nil
+	}
+	b, _ := pem.Decode(file)
+	if b == nil || b.Type != tokenLabel || len(b.Bytes) < tokenKeyAt+len(t.key) {
+		return nil, fmt.Errorf("no %q of 128 bytes in the file", "-----BEGIN "+tokenLabel+"-----")
+	}
+	copy(t.key[:], b.Bytes[tokenKeyAt:])
+	return t, nil
+}
+
+// IsToken reports whether a password has the form of a token.
+func IsToken(password string) bool { return strings.HasPrefix(password, TokenPrefix) }
+
+// Token is what a token says.
+type Token struct {
+	Session          [tokenSession]byte
+	Initial, Renewed time.Time
+}
+
+// Issue makes a user's first token.
+func (t *Tokens) Issue(user string, now time.Time) string {
+	k := Token{Initial: now}
+	_, _ = rand.Read(k.Session[:])
+	return t.Renew(user, k, now)
+}
+
+// Renew makes a token that follows k.
+func (t *Tokens) Renew(user string, k Token, now time.Time) string {
+	b := make([]byte, 0, tokenLen)
+	b = append(b, k.Session[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(k.Initial.Unix()))
+	b = binary.BigEndian.AppendUint64(b, uint64(now.Unix()))
+	b = append(b, t.mac(user, b)...)
+	return TokenPrefix + base64.StdEncoding.EncodeToString(b)
+}
+
+func (t *Tokens) mac(user string, b []byte) []byte {
+	m := hmac.New(sha256.New, t.key[:])
+	m.Write([]byte(user))
+	m.Write(b)
+	return m.Sum(nil)
+}
+
+// Check returns what a user's token says. The error is ErrToken or
+// ErrTokenExpired.
+func (t *Tokens) Check(user, token string, now time.Time) (k Token, err error) {
+	text, ok := strings.CutPrefix(token, TokenPrefix)
+	if !ok || len(text) != base64.StdEncoding.EncodedLen(tokenLen) {
+		return k, ErrToken
+	}
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(b) != tokenLen {
+		return k, ErrToken
+	}
+	said := b[:tokenLen-sha256.Size]
+	if !hmac.Equal(b[len(said):], t.mac(user, said)) {
+		return k, ErrToken
+	}
+	copy(k.Session[:], b)
+	k.Initial = time.Unix(int64(binary.BigEndian.Uint64(b[tokenSession:])), 0)
+	k.Renewed = time.Unix(int64(binary.BigEndian.Uint64(b[tokenSession+tokenTime:])), 0)
+	switch {
+	case k.Initial.After(k.Renewed) || k.Renewed.After(now.Add(clockSkew)):
+		return k, ErrToken
+	case t.lifetime > 0 && now.Sub(k.Initial) > t.lifetime,
+		t.renewal > 0 && now.Sub(k.Renewed) > 2*t.renewal:
+		return k, ErrTokenExpired
+	}
+	return k, nil
+}
+
+// ID is the session id as scripts see it.
+func (k *Token) ID() string { return base64.StdEncoding.EncodeToString(k.Session[:]) }

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/script"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/wrap"
+)
+
+// question is everything that a decision about an attempt depends on. It is
+// answered beside the workers, so it holds no instance.
+type question struct {
+	set     *settings
+	attempt *attempt
+	key     *wrap.ClientKey // with its metadata; nil: no tls-crypt-v2, or a later attempt
+	env     *script.Env
+	pending func(script.Pending)
+}
+
+// asks reports whether answering may take time: whether it runs commands.
+func (q *question) asks() bool {
+	c := q.set.conf
+	return c.Peers.Verify != nil && q.attempt.hasCert || c.Auth.Verify != nil || q.key != nil && c.Wrap.V2Verify != nil
+}
+
+// answer decides. Everybody who has a say has to agree.
+func (q *question) answer(ctx context.Context) verdict {
+	for _, check := range []func(context.Context) string{q.metadata, q.certificates} {
+		if why := check(ctx); why != "" {
+			return verdict{reason: why}
+		}
+	}
+	if q.set.conf.Auth.Verify == nil {
+		return verdict{ok: true}
+	}
+	return q.password(ctx)
+}
+
+// metadata is tls-crypt-v2-verify and tls-crypt-v2-max-age.
+func (q *question) metadata(ctx context.Context) string {
+	if q.key == nil {
+		return ""
+	}
+	w := q.set.conf.Wrap
+	if w.V2MaxAge > 0 {
+		made, ok := q.key.Made()
+		if !ok {
+			return "the client's tls-crypt-v2 key does not say when it was made, and tls-crypt-v2-max-age is set"
+		}
+		if age := time.Since(made); age > w.V2MaxAge {
+			return fmt.Sprintf("the client's tls-crypt-v2 key is %d days old, more than tls-crypt-v2-max-age allows", int(age/(24*time.Hour)))
+		}
+	}
+	if w.V2Verify == nil {
+		return ""
+	}
+	if err := q.set.runner.VerifyMetadata(ctx, script.Command(w.V2Verify), q.env, q.key.Type, q.key.Metadata); err != nil {
+		return fmt.Sprintf("tls-crypt-v2-verify refused the client's key: %v", err)
+	}
+	return ""
+}
+
+// certificates is tls-verify, from the CA to the client's own.
+func (q *question) certificates(ctx context.Context) string {
+	command := q.set.conf.Peers.Verify
+	if command == nil || !q.attempt.hasCert {
+		return ""
+	}
+	env := q.env.Clone()
+	env.Set("script_type", "tls-verify")
+	certs := q.set.verify.Chain(q.attempt.identity)
+	for depth := len(certs) - 1; depth >= 0; depth-- {
+		subject := verify.Subject(certs[depth])
+		if err := q.set.runner.Ask(ctx, script.Command(command), env, strconv.Itoa(depth), subject); err != nil {
+			return fmt.Sprintf("tls-verify refused the certificate at depth %d (%s): %v", depth, subject, err)
+		}
+	}
+	return ""
+}
+
+// password is auth-user-pass-verify and auth-gen-token.
+func (q *question) password(ctx context.Context) verdict {
+	c, a := q.set.conf.Auth, q.attempt
+	if a.username == "" && a.password == "" && !c.Optional {
+		return verdict{reason: "the client sent no username and password; its configuration needs auth-user-pass"}
+	}
+	var token keyex.Token
+	var tokenErr error
+	is := q.set.tokens != nil && keyex.IsToken(a.password)
+	if is {
+		token, tokenErr = q.set.tokens.Check(a.username, a.password, time.Now())
+		if tokenErr != nil && !c.Token.External {
+			return verdict{reason: tokenErr.Error(), told: keyex.SessionExpired("token is expired or not valid")}
+		}
+		if !c.Token.External {
+			return verdict{ok: true, username: a.username, token: q.set.tokens.Renew(a.username, token, time.Now())}
+		}
+	}
+	env := q.env.Clone()
+	env.Set("script_type", "user-pass-verify")
+	if c.Token.External {
+		env.Set("session_state", tokenState(a.password, is, tokenErr))
+		if is && tokenErr == nil {
+			env.Set("session_id", token.ID())
+		}
+	}
+	v, err := q.set.runner.VerifyUserPass(ctx, script.UserPass{Command: script.Command(c.Verify), ViaFile: c.ViaFile,
+		Username: a.username, Password: a.password, Env: env, Pending: q.pending})
+	switch {
+	case err != nil:
+		return verdict{reason: fmt.Sprintf("auth-user-pass-verify gave no answer: %v", err)}
+	case !v.OK:
+		return verdict{reason: "auth-user-pass-verify refused user and password", told: v.Reason}
+	}
+	out := verdict{ok: true, username: a.username}
+	if q.set.tokens != nil && a.username != "" {
+		if is && tokenErr == nil {
+			out.token = q.set.tokens.Renew(a.username, token, time.Now())
+		} else {
+			out.token = q.set.tokens.Issue(a.username, time.Now())
+		}
+	}
+	return out
+}
+
+// tokenState is what a command is told about a token with external-auth.
+func tokenState(password string, is bool, err error) string {
+	switch {
+	case !is && password == "":
+		return "Empty"
+	case !is:
+		return "Initial"
+	case err == nil:
+		return "Authenticated"
+	case err == keyex.ErrTokenExpired:
+		return "Expired"
+	}
+	return "Invalid"
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/status"
+)
+
+// Report tells which clients there are. The title is left to the caller.
+func (s *Service) Report() status.Report {
+	r := status.Report{Time: time.Now()}
+	for _, i := range s.clients() {
+		i.mu.Lock()
+		if i.phase == established {
+			r.Clients = append(r.Clients, i.report())
+			r.Routes = append(r.Routes, i.reportRoutes()...)
+		}
+		i.mu.Unlock()
+	}
+	return r
+}
+
+func (i *instance) report() status.Client {
+	c := &i.client
+	in, out := i.bytes()
+	return status.Client{
+		CommonName: c.name, Real: i.remote(), TCP: i.stream != nil, Virtual4: c.lease.v4, Virtual6: c.lease.v6,
+		BytesReceived: in, BytesSent: out, Since: c.since, Username: c.username, ClientID: i.cid - 1, PeerID: c.lease.peer.ID, Cipher: c.cipher.String(),
+	}
+}
+
+func (i *instance) reportRoutes() (out []status.Route) {
+	l := i.client.lease
+	last := i.client.since
+	if at := l.peer.LastReceived.Load(); at > 0 {
+		last = time.Now().Add(-time.Duration(i.svc.cfg.Clock() - at))
+	}
+	for _, f := range append(l.own(), l.routes...) {
+		out = append(out, status.Route{Prefix: f, CommonName: i.client.name, Real: i.remote(), LastRef: last})
+	}
+	return out
+}
+
+// KillClient ends the session with a client id as Report gives it, after a message to
+// the client, and reports whether there was one.
+func (s *Service) KillClient(cid uint64, message string) bool {
+	s.mu.RLock()
+	i := s.all[cid+1] // the first client has id 0, as with stock OpenVPN
+	s.mu.RUnlock()
+	if i == nil {
+		return false
+	}
+	i.post(func(now time.Time) {
+		i.log.Info("client is disconnected by the operator")
+		if message != "" {
+			_ = i.sess.Send(message, now)
+		}
+		i.shut(now, "killed")
+	})
+	return true
+}
+
+// Restart is the message that makes a client come again.
+const Restart = keyex.Restart

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/gate"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/session"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+)
+
+const (
+	// halfOpenPerPrefix bounds sessions that are not authenticated yet from one
+	// IPv4 address or IPv6 /64. A site whose clients share an address may come
+	// back all at once.
+	halfOpenPerPrefix = 256
+	// halfOpenMemory bounds them altogether, for the memory's sake: at about
+	// 60 KB each, 16,384 are 1 GB. Beyond that the oldest one makes room, so
+	// that nobody is locked out.
+	halfOpenMemory = 16384
+)
+
+// accept makes an instance for a client that the gate let in.
+func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.Time) {
+	set := s.set.Load()
+	i := &instance{svc: s, set: set, stream: stream, created: now, away: p.local, sid: acc.Client, gone: make(chan struct{})}
+	i.at.Store(&p.remote)
+	i.ctx, i.cancel = context.WithCancel(s.ctx)
+	i.client.key = acc.Key
+	if !s.enter(i) {
+		s.refused(p.remote, "too many handshakes at once from one prefix", now)
+		return
+	}
+	i.log = s.log.With("cid", i.cid, "remote", p.remote)
+	i.log.Debug("session begins")
+	i.mu.Lock()
+	i.sess = session.New(session.Config{
+		Role: session.Server, NewTLS: set.tlsConfig, Wrap: acc.Wrap, Static: acc.Static,
+		Local: acc.Server, Remote: acc.Client, NextRecv: acc.NextRecv, NextSend: acc.NextSend, SendReset: acc.SendReset,
+		MaxPacket: maxPacket(set.conf.Tunnel.MaxPacket, p.remote, stream != nil), Stream: stream != nil,
+		Timeout: set.conf.TLSTimeout, HandWindow: set.conf.HandWindow,
+		Hello: func(_ uint8, m *keyex.Message) keyex.Message {
+			return keyex.Message{Options: keyex.EchoOptions(m.Options)}
+		},
+	}, now)
+	i.mu.Unlock()
+	if acc.First != nil {
+		i.deliver(acc.First, p.local)
+	} else {
+		i.wake()
+	}
+}
+
+// maxPacket is what remains of max-packet-size, which counts IP and UDP
+// headers, for a datagram's payload.
+func maxPacket(size int, remote netip.AddrPort, stream bool) int {
+	switch {
+	case stream:
+		return size - 2
+	case remote.Addr().Is4():
+		return size - 20 - 8
+	}
+	return size - 40 - 8
+}
+
+// enter makes an instance findable, unless its prefix has too many half-open
+// sessions.
+func (s *Service) enter(i *instance) bool {
+	from := gate.Prefix(i.remote().Addr())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || s.halfOpen[from] >= halfOpenPerPrefix {
+		return false
+	}
+	if len(s.waiting) >= halfOpenMemory {
+		s.evictOldest()
+	}
+	s.nextCID++
+	i.cid = s.nextCID
+	s.all[i.cid] = i
+	s.halfOpen[from]++
+	s.waiting[i] = from
+	s.order = append(s.order, i)
+	if i.stream != nil {
+		s.streams[i.stream] = i
+	} else {
+		s.sessions[i.key()] = i
+	}
+	return true
+}
+
+// evictOldest ends the session that has been half-open for longest; mu is held.
+func (s *Service) evictOldest() {
+	for len(s.order) > 0 {
+		i := s.order[0]
+		s.order[0] = nil
+		s.order = s.order[1:]
+		if _, ok := s.waiting[i]; ok {
+			s.settled(i)
+			i.post(func(now time.Time) { i.end(now, "too many half-open sessions") })
+			return
+		}
+	}
+}
+
+// settled notes that an instance is not half-open any more; mu is held.
+func (s *Service) settled(i *instance) {
+	from, ok := s.waiting[i]
+	if !ok {
+		return
+	}
+	delete(s.waiting, i)
+	if s.halfOpen[from]--; s.halfOpen[from] == 0 {
+		delete(s.halfOpen, from)
+	}
+	// Those at the front that have settled too go with it, so that the list
+	// doesn't grow; a few in its middle may stay for a while.
+	for len(s.order) > 0 {
+		if _, ok := s.waiting[s.order[0]]; ok {
+			break
+		}
+		s.order[0] = nil
+		s.order = s.order[1:]
+	}
+}
+
+// proven notes that an instance is authenticated.
+func (s *Service) proven(i *instance) {
+	s.mu.Lock()
+	s.settled(i)
+	s.mu.Unlock()
+	s.release(i)
+}
+
+// release tells the gate that a session which it counts as half-open no longer is.
+func (s *Service) release(i *instance) {
+	s.gateMu.Lock()
+	s.gate.Done(i.remote(), i.sid)
+	s.gateMu.Unlock()
+}
+
+// bind ties an instance and its peer together.
+func (s *Service) bind(i *instance, p *peer.Peer) {
+	s.mu.Lock()
+	s.byPeer[p] = i
+	s.mu.Unlock()
+	if i.stream != nil {
+		i.stream.SetPeer(p)
+	}
+}
+
+// drop ends a lease.
+func (s *Service) drop(l *lease) {
+	s.mu.Lock()
+	delete(s.byPeer, l.peer)
+	s.mu.Unlock()
+	s.books.release(l, peer.ReasonUser)
+}
+
+// key is how an instance on UDP is found; mu is held.
+func (i *instance) key() sessionKey { return sessionKey{i.remote(), i.sid} }
+
+// forget makes an instance unfindable.
+func (s *Service) forget(i *instance) {
+	s.mu.Lock()
+	delete(s.all, i.cid)
+	if s.sessions[i.key()] == i {
+		delete(s.sessions, i.key())
+	}
+	if i.stream != nil {
+		delete(s.streams, i.stream)
+	}
+	s.settled(i)
+	s.mu.Unlock()
+	s.release(i)
+}
+
+// rivals ends older sessions of a name, unless clients may share it, and
+// returns those whose client-disconnect has to be waited for. What they held
+// is free when it returns.
+func (s *Service) rivals(i *instance) (running []*instance) {
+	if i.set.conf.Clients.DuplicateCN || i.client.name == unnamed {
+		return nil
+	}
+	for _, l := range s.books.rivals(i.client.name) {
+		o := l.inst
+		if o == i {
+			continue
+		}
+		i.log.Info("a new session of the client replaces the old one", "old_remote", o.remote())
+		s.drop(l)
+		o.post(func(now time.Time) { o.end(now, "replaced by a new session") })
+		if i.set.conf.Scripts.ClientDisconnect != nil {
+			running = append(running, o)
+		}
+	}
+	return running
+}
+
+// floated moves a session to the address where its records come from, so that
+// its control packets go there and are known when they come from there.
+func (s *Service) floated(p *peer.Peer, remote netip.AddrPort) {
+	s.mu.Lock()
+	i := s.byPeer[p]
+	if i == nil || i.stream != nil {
+		s.mu.Unlock()
+		return
+	}
+	if s.sessions[i.key()] == i {
+		delete(s.sessions, i.key())
+	}
+	i.at.Store(&remote)
+	s.sessions[i.key()] = i
+	s.mu.Unlock()
+}
+
+// PeerEvent hears what the packet path has to say about a peer. It never
+// blocks.
+func (s *Service) PeerEvent(e peer.Event) {
+	s.mu.RLock()
+	i := s.byPeer[e.Peer]
+	s.mu.RUnlock()
+	if i == nil {
+		return
+	}
+	switch e.Type {
+	case peer.Gone:
+		if e.Reason == peer.ReasonExpired {
+			i.post(func(now time.Time) { i.end(now, "ping-restart: nothing was received for the time of the keepalive") })
+		} else {
+			i.post(func(now time.Time) { i.dismiss(now, "peer was removed: "+e.Reason) })
+		}
+	case peer.Floated:
+		s.floated(e.Peer, e.Remote)
+		i.log.Info("client floated", "from", e.Previous, "to", e.Remote)
+	case peer.Exited:
+		i.post(func(now time.Time) {
+			i.log.Info("client exits", "via", "data channel")
+			i.part(now, "client exited")
+		})
+	case peer.KeyWanted:
+		i.post(func(now time.Time) {
+			if i.phase == established {
+				i.log.Info("data path asks for a new key", "reason", e.Reason, "key_id", e.KeyID)
+				i.renegotiate(now)
+			}
+		})
+	}
+}
+
+// clients returns the instances that are connected, in order of their ids.
+func (s *Service) clients() []*instance {
+	s.mu.RLock()
+	out := make([]*instance, 0, len(s.byPeer))
+	for _, i := range s.byPeer {
+		out = append(out, i)
+	}
+	s.mu.RUnlock()
+	slices.SortFunc(out, func(a, b *instance) int {
+		if a.cid < b.cid {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
