@@ -54,7 +54,11 @@ type Traffic struct {
 
 // Peer is what peer.get, peer.list and status tell of a peer.
 type Peer struct {
-	ID        uint32         `json:"id"`
+	ID uint32 `json:"id"`
+	// Name is the client's common name or username; "" without a control channel.
+	Name string `json:"name,omitempty"`
+	// Transport is "udp" or "tcp". Records on TCP do not use AF_XDP.
+	Transport string         `json:"transport"`
 	TxID      *uint32        `json:"tx_id,omitempty"`
 	Remote    netip.AddrPort `json:"remote"`
 	Local     netip.Addr     `json:"local"`

@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 		{"peer exists", `{"version":1,"id":"a","method":"peer.add","params":{"id":7}}`,
 			`{"version":1,"id":"a","error":{"code":"exists","message":"add peer: peer 7 exists already"}}`},
 		{"peer shown, address not mapped", `{"version":1,"id":2,"method":"peer.get","params":{"id":7}}`,
-			`{"version":1,"id":2,"result":{"id":7,"remote":"192.0.2.1:1194","local":"","routes":["10.9.0.2/32"],"keepalive":{"interval":10,"timeout":60},"keys":[],` +
+			`{"version":1,"id":2,"result":{"id":7,"transport":"","remote":"192.0.2.1:1194","local":"","routes":["10.9.0.2/32"],"keepalive":{"interval":10,"timeout":60},"keys":[],` +
 				`"in":{"records":0,"bytes":0},"out":{"records":0,"bytes":0},"link_in":{"records":0,"bytes":0},"link_out":{"records":0,"bytes":0}}}`},
 		{"no id", `{"version":1,"method":"detach","params":{"nic":"eth0"}}`, `{"version":1,"result":{}}`},
 		{"peer id missing is not peer 0", `{"version":1,"method":"peer.del"}`,

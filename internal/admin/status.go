@@ -35,9 +35,11 @@ type Status struct {
 	Peers         []Peer     `json:"peers"`
 }
 
-// Listener is one UDP socket.
+// Listener is one socket that clients send to.
 type Listener struct {
-	Addr netip.AddrPort `json:"addr"`
+	// Transport is "udp" or "tcp". Records on TCP do not use AF_XDP.
+	Transport string         `json:"transport"`
+	Addr      netip.AddrPort `json:"addr"`
 	// Local are the addresses a wildcard stands for at the moment.
 	Local []netip.Addr `json:"local,omitempty"`
 }
@@ -118,7 +120,7 @@ type UDP struct {
 
 // Worker is one thread of the data path.
 type Worker struct {
-	// Name is "in", "out" or "socket" with a number.
+	// Name is "in", "out", "socket" or "stream" (TCP) with a number.
 	Name string `json:"name"`
 	// NIC and Queue are where an AF_XDP worker reads.
 	NIC   string `json:"nic,omitempty"`
@@ -139,12 +141,16 @@ type Totals struct {
 	Control Control `json:"control"`
 }
 
-// TotalsIn is the way from the network to the TUN. Steered + Socket =
-// Delivered + Keepalive + the drops of this way + InFlight.
+// TotalsIn is the way from the network to the TUN. Steered + Socket + Stream =
+// Delivered + Keepalive + C2C + the drops of this way + InFlight.
 type TotalsIn struct {
-	// Steered and Socket count records by the way they came.
+	// Steered, Socket and Stream (TCP) count records by the way they came.
 	Steered uint64 `json:"steered"`
 	Socket  uint64 `json:"socket"`
+	Stream  uint64 `json:"stream"`
+	// C2C and C2CBytes count inner packets handed to another peer inside the gateway.
+	C2C      uint64 `json:"c2c"`
+	C2CBytes uint64 `json:"c2c_bytes"`
 	// Batches counts groups of records opened together; MeanBatch is records
 	// per batch.
 	Batches   uint64  `json:"batches"`
@@ -190,4 +196,8 @@ type Control struct {
 	Bytes     uint64 `json:"bytes"`
 	// Dropped were refused because the queue was full or nobody listens.
 	Dropped uint64 `json:"dropped"`
+	// Sent counts datagrams of the control channel's, Lost those that the socket
+	// did not take; packets on TCP are in neither.
+	Sent uint64 `json:"sent"`
+	Lost uint64 `json:"lost"`
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,11 +41,20 @@ func writePeerTable(w io.Writer, peers []admin.Peer, now time.Time) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PEER\tREMOTE\tKEYS\tIN\tOUT\tRECEIVED\tROUTES")
+	named := slices.ContainsFunc(peers, func(p admin.Peer) bool { return p.Name != "" })
+	head := "PEER\tREMOTE\tKEYS\tIN\tOUT\tRECEIVED\tROUTES"
+	if named {
+		head += "\tCLIENT"
+	}
+	fmt.Fprintln(t, head)
 	for i := range peers {
 		p := &peers[i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", p.ID, endpoint(p.Remote), keys(p.Keys),
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s", p.ID, endpointOf(p), keys(p.Keys),
 			scaled(float64(p.In.Bytes), "B"), scaled(float64(p.Out.Bytes), "B"), age(p.LastReceived, now), routes(p.Routes))
+		if named {
+			fmt.Fprintf(t, "\t%s", printable(p.Name))
+		}
+		fmt.Fprintln(t)
 	}
 	return t.Flush()
 }
@@ -66,7 +76,7 @@ func writePeerRates(w io.Writer, peers []admin.Peer, v view) error {
 		if old == nil {
 			old = &admin.Peer{}
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", p.ID, endpoint(p.Remote), keys(p.Keys),
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", p.ID, endpointOf(p), keys(p.Keys),
 			scaled(8*v.rate(p.In.Bytes, old.In.Bytes), "bit/s"), scaled(8*v.rate(p.Out.Bytes, old.Out.Bytes), "bit/s"), age(p.LastReceived, v.now))
 	}
 	return t.Flush()
@@ -77,6 +87,22 @@ func endpoint(ap netip.AddrPort) string {
 		return "unknown"
 	}
 	return ap.String()
+}
+
+// endpointOf is a peer's address, with its transport unless that is UDP.
+func endpointOf(p *admin.Peer) string {
+	if p.Transport == "tcp" {
+		return "tcp " + endpoint(p.Remote)
+	}
+	return endpoint(p.Remote)
+}
+
+// printable quotes a name that would upset a terminal.
+func printable(s string) string {
+	if q := strconv.QuoteToGraphic(s); q != `"`+s+`"` {
+		return q
+	}
+	return s
 }
 
 // keys lists key ids, the primary's first: "0 AES-128-GCM, 1 secondary".
@@ -124,7 +150,10 @@ func writePeer(w io.Writer, p *admin.Peer, now time.Time) error {
 	if p.TxID != nil {
 		row("tx id", fmt.Sprint(*p.TxID))
 	}
-	row("remote", endpoint(p.Remote))
+	if p.Name != "" {
+		row("client", printable(p.Name))
+	}
+	row("remote", endpointOf(p))
 	local := "auto"
 	if p.Local.IsValid() {
 		local = p.Local.String()

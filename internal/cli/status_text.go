@@ -74,16 +74,25 @@ type rowFunc func(label, format string, args ...any)
 
 func writeTotals(row rowFunc, s *admin.Status, v view) {
 	in, out := &s.Totals.In, &s.Totals.Out
-	row("in", "%s records steered, %s by socket, %s per batch",
+	tcp := ""
+	if in.Stream > 0 {
+		tcp = v.per(in.Stream, func(p *admin.Status) uint64 { return p.Totals.In.Stream }) + " by TCP without AF_XDP, "
+	}
+	row("in", "%s records steered, %s by socket, %s%s per batch",
 		v.per(in.Steered, func(p *admin.Status) uint64 { return p.Totals.In.Steered }),
 		v.per(in.Socket, func(p *admin.Status) uint64 { return p.Totals.In.Socket }),
-		meanBatch(s, v))
+		tcp, meanBatch(s, v))
 	row("", "%s packets delivered, %s, in %s writes; %s keepalives, %d in flight",
 		v.per(in.Delivered, func(p *admin.Status) uint64 { return p.Totals.In.Delivered }),
 		v.bytes(in.DeliveredBytes, func(p *admin.Status) uint64 { return p.Totals.In.DeliveredBytes }),
 		v.per(in.TunWrites, func(p *admin.Status) uint64 { return p.Totals.In.TunWrites }),
 		v.per(in.Keepalive, func(p *admin.Status) uint64 { return p.Totals.In.Keepalive }),
 		in.InFlight)
+	if in.C2C > 0 {
+		row("", "%s packets handed to other peers, %s",
+			v.per(in.C2C, func(p *admin.Status) uint64 { return p.Totals.In.C2C }),
+			v.bytes(in.C2CBytes, func(p *admin.Status) uint64 { return p.Totals.In.C2CBytes }))
+	}
 	if in.FloatsRefused > 0 {
 		row("", "%s batches from addresses that their peers may not float to",
 			v.per(in.FloatsRefused, func(p *admin.Status) uint64 { return p.Totals.In.FloatsRefused }))
@@ -109,7 +118,7 @@ func meanBatch(s *admin.Status, v view) string {
 	if batches == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f", v.rate(now.Steered+now.Socket, before.Steered+before.Socket)/batches)
+	return fmt.Sprintf("%.1f", v.rate(now.Steered+now.Socket+now.Stream, before.Steered+before.Socket+before.Stream)/batches)
 }
 
 // writeDrops lists the reasons that occurred, the most frequent first.
@@ -201,6 +210,9 @@ func listeners(list []admin.Listener) string {
 	var parts []string
 	for _, l := range list {
 		text := l.Addr.String()
+		if l.Transport == "tcp" {
+			text = "tcp " + text
+		}
 		if l.Addr.Addr().IsUnspecified() {
 			text += fmt.Sprintf(" (%s)", number(uint64(len(l.Local)), "address"))
 		}

@@ -28,6 +28,7 @@ func (i *instance) welcome(a *attempt, v verdict, now time.Time) {
 	c.identity, c.hasCert, c.username, c.known = a.identity, a.hasCert, v.username, true
 	c.name = nameOf(conf, a, v)
 	i.log = i.log.With("client", c.name)
+	i.display.Store(&c.name)
 	i.trusted.Store(true)
 	i.svc.proven(i)
 

@@ -43,8 +43,9 @@ type instance struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	created time.Time
-	trusted atomic.Bool   // authenticated: runs before those that are not
-	gone    chan struct{} // closed when the session is over and cleaned up
+	display atomic.Pointer[string] // client.name, for those who don't hold the lock; nil until it is known
+	trusted atomic.Bool            // authenticated: runs before those that are not
+	gone    chan struct{}          // closed when the session is over and cleaned up
 
 	queued bool // in a runQueue, guarded by that
 

@@ -3,10 +3,12 @@
 package control
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/status"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
 )
 
 // Report tells which clients there are. The title is left to the caller.
@@ -42,6 +44,18 @@ func (i *instance) reportRoutes() (out []status.Route) {
 		out = append(out, status.Route{Prefix: f, CommonName: i.client.name, Real: i.remote(), LastRef: last})
 	}
 	return out
+}
+
+// Client returns the name and the address of the client that has a peer, and
+// whether it is on TCP; an empty name: there is none.
+func (s *Service) Client(p *peer.Peer) (name string, remote netip.AddrPort, stream bool) {
+	s.mu.RLock()
+	i := s.byPeer[p]
+	s.mu.RUnlock()
+	if i == nil {
+		return "", netip.AddrPort{}, false
+	}
+	return *i.display.Load(), i.remote(), i.stream != nil
 }
 
 // KillClient ends the session with a client id as Report gives it, after a message to

@@ -92,7 +92,7 @@ func (g *gateway) PeerList(context.Context) ([]admin.Peer, error) {
 
 func (g *gateway) describe(p *peer.Peer) admin.Peer {
 	interval, timeout := p.Keepalive()
-	a := admin.Peer{ID: p.ID, Routes: slices.Clone(p.Prefixes()), Keys: keysOf(p),
+	a := admin.Peer{ID: p.ID, Transport: "udp", Routes: slices.Clone(p.Prefixes()), Keys: keysOf(p),
 		Keepalive: admin.Keepalive{Interval: int(interval / time.Second), Timeout: int(timeout / time.Second)},
 		In:        traffic(&p.In), Out: traffic(&p.Out), LinkIn: traffic(&p.LinkIn), LinkOut: traffic(&p.LinkOut),
 	}
@@ -102,6 +102,12 @@ func (g *gateway) describe(p *peer.Peer) admin.Peer {
 	}
 	if a.Routes == nil {
 		a.Routes = []netip.Prefix{}
+	}
+	if g.control != nil {
+		name, remote, stream := g.control.service.Client(p)
+		if a.Name = name; stream {
+			a.Transport, a.Remote = "tcp", remote
+		}
 	}
 	if e := p.Endpoint(); e != nil {
 		a.Remote, a.Local = e.Remote, e.Local.Addr()

@@ -101,9 +101,16 @@ func (g *gateway) listeners() []admin.Listener {
 	defer g.listenMu.Unlock()
 	out := []admin.Listener{}
 	for _, c := range g.conns {
-		l := admin.Listener{Addr: c.Addr()}
+		l := admin.Listener{Transport: "udp", Addr: c.Addr()}
 		if c.Addr().Addr().IsUnspecified() {
 			l.Local = g.expand(c.Addr())
+		}
+		out = append(out, l)
+	}
+	for _, t := range g.streams {
+		l := admin.Listener{Transport: "tcp", Addr: t.Addr()}
+		if t.Addr().Addr().IsUnspecified() {
+			l.Local = g.expand(t.Addr())
 		}
 		out = append(out, l)
 	}
@@ -185,7 +192,8 @@ func (g *gateway) totals(s *admin.Status, st *engine.Stats) {
 
 	in.Steered = k.steered + k.unknown + st.Split
 	in.FloatsRefused = g.peers.FloatsRefused()
-	in.Socket = st.Socket
+	in.Socket, in.Stream = st.Socket, st.Stream
+	in.C2C, in.C2CBytes = st.C2C, st.C2CBytes
 	in.Batches = st.Batches
 	in.Delivered, in.DeliveredBytes, in.TunWrites = st.Delivered, st.DelBytes, st.Writes
 	in.Keepalive = st.Keepalive
@@ -213,11 +221,11 @@ func (g *gateway) totals(s *admin.Status, st *engine.Stats) {
 		s.Workers = append(s.Workers, admin.Worker{Name: name + strconv.Itoa(w.Queue), NIC: w.NIC, Queue: w.Queue, Bursts: w.Bursts, Records: w.Records})
 	}
 	if in.Batches > 0 {
-		in.MeanBatch = float64(st.Ring+st.Socket) / float64(in.Batches)
+		in.MeanBatch = float64(st.Ring+st.Socket+st.Stream) / float64(in.Batches)
 	}
 	out := &t.Out
 	out.Packets, out.Bytes, out.TunReads, out.Sends, out.Keepalive = st.Packets, st.Bytes, st.Reads, st.Sends, st.KeepaliveOut
-	t.Control = admin.Control{Datagrams: st.Control, Bytes: st.CtlBytes, Dropped: st.CtlDrop}
+	t.Control = admin.Control{Datagrams: st.Control, Bytes: st.CtlBytes, Dropped: st.CtlDrop, Sent: st.ControlOut, Lost: st.ControlLost}
 	slices.SortFunc(s.Workers, func(a, b admin.Worker) int {
 		if a.Name < b.Name {
 			return -1
