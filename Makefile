@@ -32,7 +32,7 @@ build: ## Static binary in bin/
 	$(GO_BUILD) -o $(BIN) ./cmd/ovpn-xdp
 
 .PHONY: demo
-demo: ## Two gateways on this machine, traffic through them, and what the counters say
+demo: ## A stock OpenVPN client at this gateway, and what the counters say
 	@hack/deps.sh demo
 	@$(MAKE) --no-print-directory build
 	@hack/demo.sh $(BIN)

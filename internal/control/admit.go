@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -123,7 +124,9 @@ func (i *instance) reply(pushes []ovpnconf.Push) []string {
 	}
 	if a := c.lease.v6; a.IsValid() {
 		bits := c.lease.bits6
-		b.Must("tun-ipv6")
+		if !slices.ContainsFunc(pushes, func(p ovpnconf.Push) bool { return p.Text == "tun-ipv6" }) {
+			b.Must("tun-ipv6")
+		}
 		b.Must("ifconfig-ipv6 " + netip.PrefixFrom(a, bits).String() + " " + c.lease.gateway6.String())
 	}
 	if a := c.lease.v4; a.IsValid() {
