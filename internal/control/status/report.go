@@ -20,6 +20,10 @@ type Report struct {
 	Clients []Client
 	// Routes are inner addresses and networks with the clients that own them.
 	Routes []Route
+	// BytesReceived and BytesSent are the sums over all clients since the start, those that
+	// have gone included. No version of the file has them, load-stats of the management
+	// interface does.
+	BytesReceived, BytesSent uint64
 	// MaxBcast is the longest that the queue of broadcasts was, in packets. A
 	// server without such a queue leaves it 0.
 	MaxBcast int
