@@ -123,6 +123,12 @@ func newGate(s *settings) (*gate.Gate, error) {
 	})
 }
 
+// newConnectLimiter makes the limit of connect-freq.
+func newConnectLimiter(s *settings) *gate.Limiter {
+	c := s.conf.Clients.Connect
+	return gate.NewLimiter(gate.Rate{Count: c.Count, Per: c.Per})
+}
+
 // tlsConfig returns the configuration of one handshake.
 func (s *settings) tlsConfig(uint8) (*tls.Config, error) { return s.verify.TLSConfig() }
 

@@ -183,6 +183,8 @@ func (i *instance) leave(now time.Time, why string) {
 	i.svc.drop(c.lease)
 	if c.lease.peer != nil && i.phase == established {
 		in, out := i.bytes()
+		i.svc.counters.bytesIn.Add(in)
+		i.svc.counters.bytesOut.Add(out)
 		i.log.Info("client disconnected", "reason", why, "duration", now.Sub(c.since).Round(time.Second), "bytes_received", in, "bytes_sent", out)
 	}
 }

@@ -29,7 +29,7 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 	}
 	s.set.Store(set)
 	s.gateMu.Lock()
-	s.gate = g
+	s.gate, s.connect = g, newConnectLimiter(set)
 	s.gateMu.Unlock()
 	kept, sent := 0, 0
 	all := sameForAll(old.conf, conf)

@@ -13,11 +13,14 @@ import (
 
 // Report tells which clients there are. The title is left to the caller.
 func (s *Service) Report() status.Report {
-	r := status.Report{Time: time.Now()}
+	r := status.Report{Time: time.Now(), BytesReceived: s.counters.bytesIn.Load(), BytesSent: s.counters.bytesOut.Load()}
 	for _, i := range s.clients() {
 		i.mu.Lock()
 		if i.phase == established {
-			r.Clients = append(r.Clients, i.report())
+			c := i.report()
+			r.Clients = append(r.Clients, c)
+			r.BytesReceived += c.BytesReceived
+			r.BytesSent += c.BytesSent
 			r.Routes = append(r.Routes, i.reportRoutes()...)
 		}
 		i.mu.Unlock()

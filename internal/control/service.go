@@ -89,8 +89,9 @@ type Service struct {
 	log *slog.Logger
 	set atomic.Pointer[settings]
 
-	gateMu sync.Mutex // guards gate
-	gate   *gate.Gate
+	gateMu  sync.Mutex // guards gate and connect
+	gate    *gate.Gate
+	connect *gate.Limiter // connect-freq
 
 	unknown chan packet
 	runs    runQueue
@@ -148,6 +149,7 @@ func New(cfg Config) (*Service, error) {
 	if s.gate, err = newGate(set); err != nil {
 		return nil, err
 	}
+	s.connect = newConnectLimiter(set)
 	s.runs.init()
 	return s, nil
 }
@@ -223,8 +225,9 @@ func (s *Service) stranger(p packet) {
 	}
 	now := time.Now()
 	s.gateMu.Lock()
-	d := s.gate.Datagram(p.remote, p.data, now)
+	d := s.limited(s.gate.Datagram(p.remote, p.data, now), p.remote, now)
 	s.gateMu.Unlock()
+	s.evict(d.Evicted)
 	switch d.Verdict {
 	case gate.Reply:
 		s.cfg.Send.Send(p.local, p.remote, [][]byte{d.Reply})
@@ -232,6 +235,28 @@ func (s *Service) stranger(p packet) {
 		s.accept(d.Accepted, p, nil, now)
 	default:
 		s.refused(p.remote, d.Reason, now)
+	}
+}
+
+// limited turns down sessions beyond connect-freq; gateMu is held.
+func (s *Service) limited(d gate.Decision, from netip.AddrPort, now time.Time) gate.Decision {
+	if d.Verdict == gate.Accept && !s.connect.Allow(from.Addr(), now) {
+		s.gate.Done(from, d.Accepted.Client)
+		d.Verdict, d.Reason = gate.Drop, "more clients than connect-freq allows from one prefix"
+	}
+	return d
+}
+
+// evict ends a half-open session that had to make room for another one.
+func (s *Service) evict(c gate.Client) {
+	if !c.Remote.IsValid() {
+		return
+	}
+	s.mu.RLock()
+	i := s.sessions[sessionKey{c.Remote, c.Session}]
+	s.mu.RUnlock()
+	if i != nil {
+		i.post(func(now time.Time) { i.end(now, "half-open for too long, while others wait") })
 	}
 }
 
@@ -310,7 +335,7 @@ func (s *Service) Packet(stream Stream, b []byte) bool {
 	}
 	now := time.Now()
 	s.gateMu.Lock()
-	d := s.gate.Stream(b, now)
+	d := s.limited(s.gate.Stream(b, now), stream.Remote(), now)
 	s.gateMu.Unlock()
 	if d.Verdict != gate.Accept {
 		s.refused(stream.Remote(), d.Reason, now)
@@ -405,6 +430,7 @@ func (s *Service) drain(all []*instance) {
 type counters struct {
 	malformed, overflow, refused            atomic.Uint64 // datagrams
 	failed, denied, connected, renegotiated atomic.Uint64
+	bytesIn, bytesOut                       atomic.Uint64 // of clients that have gone
 }
 
 // runQueue holds instances with something to do, each at most once. Those of

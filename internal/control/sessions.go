@@ -33,6 +33,7 @@ func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.T
 	i.ctx, i.cancel = context.WithCancel(s.ctx)
 	i.client.key = acc.Key
 	if !s.enter(i) {
+		s.release(i)
 		s.refused(p.remote, "too many handshakes at once from one prefix", now)
 		return
 	}

@@ -166,7 +166,7 @@ func (c *controlled) startManagement() error {
 		return nil
 	}
 	cfg := management.Config{Addr: m.Addr, Unix: m.Unix, User: m.User, Group: m.Group, Source: c,
-		Title: c.title(), Log: c.Lines, Logger: c.g.log}
+		Title: c.title(), Log: c.Lines, Logger: c.g.log, Verb: c.Conf.Log.Verb}
 	if m.Tunnel {
 		cfg.Addr = netip.AddrPortFrom(c.Conf.Network4.Own, m.Addr.Port())
 	}
@@ -180,12 +180,20 @@ func (c *controlled) startManagement() error {
 	if c.manage, err = management.New(cfg); err != nil {
 		return err
 	}
+	c.state("CONNECTING", "")
 	go func() {
 		if err := c.manage.Serve(); err != nil {
 			c.g.log.Error("management interface ended", "error", err)
 		}
 	}()
 	return nil
+}
+
+// state tells the management interface what the gateway does now.
+func (c *controlled) state(name, detail string) {
+	if c.manage != nil {
+		c.manage.SetState(management.State{Time: time.Now(), Name: name, Detail: detail, Tunnel4: c.Conf.Network4.Own, Tunnel6: c.Conf.Network6.Own})
+	}
 }
 
 func (c *controlled) title() string { return "ovpn-xdp " + c.g.cfg.Software }
@@ -217,6 +225,7 @@ func (c *controlled) Signal(name string) bool {
 
 // serve does what comes round and what signals ask for, until ctx ends.
 func (c *controlled) serve(ctx context.Context) {
+	c.state("CONNECTED", "SUCCESS")
 	var due <-chan time.Time
 	if st := c.Conf.Status; st.File != "" && st.Every > 0 {
 		ticker := time.NewTicker(st.Every)
@@ -280,6 +289,7 @@ func (c *controlled) reload() {
 
 // close ends the control channel; the engine still runs.
 func (c *controlled) close() {
+	c.state("EXITING", "SIGTERM")
 	if c.manage != nil {
 		c.manage.Close()
 	}

@@ -3,16 +3,13 @@
 // Package gate decides about datagrams of senders that have no session. A reset
 // is answered without keeping anything: the server's session id in the answer is a
 // cookie, an HMAC of the sender's address, port and session id. Only who
-// brings it back, and so can receive at its address, gets a session. It does no
-// I/O and has no clock.
+// brings it back, and so can receive at its address, gets a session. Limits are
+// counted by prefix, in tables of fixed size. It does no I/O and has no clock.
 package gate
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
-	"hash"
+	"fmt"
 	"io"
 	"net/netip"
 	"time"
@@ -31,19 +28,7 @@ const (
 	Accept                // a session begins
 )
 
-// Reasons of Drop.
-const (
-	ReasonRate      = "more resets than connect-freq-initial allows from one prefix"
-	ReasonAuth      = "wrong key: the client's tls-auth, tls-crypt or tls-crypt-v2 key, key-direction or auth is not the server's"
-	ReasonMalformed = "malformed control packet"
-	ReasonNoSession = "no session: the packet belongs to one that has ended, or its cookie is too old"
-	ReasonWrapping  = "unwrapped or tls-auth/tls-crypt client, but the server takes tls-crypt-v2 only"
-	ReasonNoV2      = "tls-crypt-v2 client, but the server has no tls-crypt-v2 key"
-	ReasonCookie    = "tls-crypt-v2 client without cookie support (before 2.6), which force-cookie refuses"
-	ReasonNonCookie = "too many half-open tls-crypt-v2 clients without cookie support in one prefix"
-)
-
-// Rate is a number of events in a time; a zero Count is no limit.
+// Rate is a number of events in a time; a zero Count or Per is no limit.
 type Rate struct {
 	Count int
 	Per   time.Duration
@@ -61,7 +46,7 @@ type Config struct {
 	// ForceCookie refuses tls-crypt-v2 clients that cannot do without state.
 	ForceCookie bool
 	// HandWindow is how long a handshake may take. A cookie is good for at least as
-	// long, and at most half as long again.
+	// long, and at most half as long again; half-open clients are counted for as long.
 	HandWindow time.Duration
 	// Rate limits answered resets from one IPv4 address or IPv6 /64.
 	Rate Rate
@@ -81,56 +66,71 @@ type Accepted struct {
 	NextRecv, NextSend uint32
 	// SendReset: the session has to answer the client's reset itself.
 	SendReset bool
-	// First is the datagram that the session has still to be given; nil: none.
+	// First is the datagram that the session has still to be given; nil: none, as
+	// Wrap has seen the packet already.
 	First []byte
+}
+
+// Client is a client that has no session id of ours yet.
+type Client struct {
+	Remote  netip.AddrPort
+	Session wire.SessionID
 }
 
 // Decision is the outcome for one datagram.
 type Decision struct {
 	Verdict  Verdict
 	Reason   string    // of Drop
-	Reply    []byte    // of Reply; valid until the next call
-	Accepted *Accepted // of Accept
+	Reply    []byte    // of Reply; the gate's, valid until the next call
+	Accepted *Accepted // of Accept; the caller's
+	// Evicted is a client accepted earlier with SendReset that has not been heard
+	// of since and makes room for this one: its session ends. Its zero value
+	// is none.
+	Evicted Client
 }
+
+// maxDatagram bounds a control datagram in bytes: max-packet-size goes to 2048, and a
+// wrapped client key adds up to 1024.
+const maxDatagram = 4096
 
 // Gate holds the cookies' key and what limits are counted by. It is not safe
 // for concurrent use.
 type Gate struct {
 	cfg    Config
-	cookie hash.Hash
-	slot   time.Duration
-	opener *wrap.Wrap // opens packets of static clients, without their replay record
+	cookie cookies
+	static *wrap.Wrap // opens and answers without state; nil: refused
 	rates  rates
 	open   halfOpen
-	reply  []byte
-	body   []byte
-	clear  []byte
-	sum    [sha256.Size]byte
-	input  [8 + 16 + 2 + 8]byte
+	// Scratch, so that what is dropped or answered costs no memory: decrypted
+	// packets, an answer's body, the answer.
+	clear, body, reply []byte
 }
 
-// New makes a gate.
+// New makes a gate. The error is Random's.
 func New(cfg Config) (*Gate, error) {
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader
 	}
-	var key [sha256.Size]byte
-	if _, err := io.ReadFull(cfg.Random, key[:]); err != nil {
-		return nil, err
+	c, err := newCookies(cfg.Random, cfg.HandWindow)
+	if err != nil {
+		return nil, fmt.Errorf("make cookie key: %w", err)
 	}
-	g := &Gate{cfg: cfg, cookie: hmac.New(sha256.New, key[:]), slot: max((cfg.HandWindow+time.Second)/2, time.Second),
-		rates: newRates(cfg.Rate), open: newHalfOpen()}
+	g := &Gate{cfg: cfg, cookie: c, rates: newRates(cfg.Rate), open: newHalfOpen(cfg.HandWindow), clear: make([]byte, 0, maxDatagram)}
 	if cfg.Static != nil {
-		g.opener = cfg.Static()
+		g.static = cfg.Static()
 	}
 	return g, nil
 }
 
 // Datagram decides about a datagram from a sender without a session. b is
-// only read; First refers to it.
+// only read; First is b.
+//
+// Nothing is allocated for what is dropped, and for answers to plain, tls-auth and
+// tls-crypt clients. An answer to a genuine tls-crypt-v2 reset costs a few
+// kilobytes of garbage for its client's key.
 func (g *Gate) Datagram(remote netip.AddrPort, b []byte, now time.Time) Decision {
 	h, ok := wire.ParseHeader(b)
-	if !ok || h.Session.IsZero() {
+	if !ok || h.Session.IsZero() || len(b) > maxDatagram {
 		return drop(ReasonMalformed)
 	}
 	if h.KeyID != 0 {
@@ -138,137 +138,46 @@ func (g *Gate) Datagram(remote netip.AddrPort, b []byte, now time.Time) Decision
 	}
 	switch h.Opcode {
 	case wire.ControlHardResetClientV2:
-		return g.reset(remote, b, now)
+		return g.resetV2(remote, b, now)
 	case wire.ControlHardResetClientV3:
 		return g.resetV3(remote, b, now)
-	case wire.ControlV1, wire.AckV1, wire.ControlWKCV1:
-		return g.answer(remote, b, now)
+	case wire.ControlV1, wire.AckV1:
+		return g.first(remote, b, now)
+	case wire.ControlWKCV1:
+		return g.firstWKC(remote, b, now)
 	}
 	return drop(ReasonNoSession)
 }
 
 func drop(reason string) Decision { return Decision{Reason: reason} }
 
-// reset answers the reset of a client that uses one key for all.
-func (g *Gate) reset(remote netip.AddrPort, b []byte, now time.Time) Decision {
-	if g.opener == nil {
-		return drop(ReasonWrapping)
-	}
-	h, body, why := g.opened(g.opener, b)
-	if why != "" {
-		return drop(why)
-	}
-	if !isReset(body) {
-		return drop(ReasonMalformed)
-	}
-	return g.replied(remote, h, g.cfg.Static(), nil, now)
-}
-
 // isReset reports whether a body is that of a client's reset: no acks, message
 // id 0 and no payload.
-func isReset(b wire.Body) bool { return b.NAcks == 0 && b.ID == 0 && len(b.Payload) == 0 }
+func isReset(b *wire.Body) bool { return b.NAcks == 0 && b.ID == 0 && len(b.Payload) == 0 }
 
-// opened opens a packet without regard to its packet id, and parses it.
-func (g *Gate) opened(w *wrap.Wrap, b []byte) (wire.Header, wire.Body, string) {
-	h, raw, _, err := w.OpenStateless(g.clear, b)
-	if cap(raw) > cap(g.clear) && w.Overhead() > 0 && cap(raw) <= 8192 {
-		g.clear = raw[:0]
-	}
-	switch {
-	case err == wrap.ErrAuth:
-		return h, wire.Body{}, ReasonAuth
-	case err != nil:
-		return h, wire.Body{}, ReasonMalformed
-	}
-	body, err := wire.ParseBody(h.Opcode, raw)
-	if err != nil {
-		return h, body, ReasonMalformed
-	}
-	return h, body, ""
-}
-
-// replied makes the server's reset with a cookie as session id.
-func (g *Gate) replied(remote netip.AddrPort, h wire.Header, w *wrap.Wrap, payload []byte, now time.Time) Decision {
+// answer makes the server's reset with a cookie as session id. Its packet id is 1
+// every time, with the time of the day: the session goes on at 2.
+func (g *Gate) answer(remote netip.AddrPort, client wire.SessionID, w *wrap.Wrap, flags uint16, now time.Time) Decision {
 	if !g.rates.allow(remote.Addr(), now) {
 		return drop(ReasonRate)
 	}
-	answer := wire.Body{NAcks: 1, Remote: h.Session, Payload: payload}
-	g.body = answer.Append(wire.ControlHardResetServerV2, g.body[:0])
-	own := wire.Header{Opcode: wire.ControlHardResetServerV2, Session: g.session(remote, h.Session, g.slotOf(now))}
-	g.reply = w.Seal(g.reply[:0], own, g.body, now)
+	reset := wire.Body{NAcks: 1, Remote: client}
+	g.body = reset.Append(wire.ControlHardResetServerV2, g.body[:0])
+	if flags != 0 {
+		g.body = wire.AppendEarlyNegotiation(g.body, flags)
+	}
+	h := wire.Header{Opcode: wire.ControlHardResetServerV2, Session: g.cookie.make(remote, client, now)}
+	g.reply = w.SealStateless(g.reply[:0], h, g.body, wrap.Stamp{ID: 1, Time: uint32(now.Unix())})
 	return Decision{Verdict: Reply, Reply: g.reply}
 }
 
-// answer decides about what follows a server's reset.
-func (g *Gate) answer(remote netip.AddrPort, b []byte, now time.Time) Decision {
-	h, _ := wire.ParseHeader(b)
-	if h.Opcode == wire.ControlWKCV1 {
-		return g.answerWKC(remote, b, now)
-	}
-	if g.opener == nil {
-		return drop(ReasonNoSession)
-	}
-	h, body, why := g.opened(g.opener, b)
-	if why != "" {
-		return drop(why)
-	}
-	if h.Opcode == wire.ControlV1 && body.NAcks == 0 && body.ID == 1 {
-		// OpenVPN before 2.6 acknowledges our reset once, by itself. If that is
-		// lost, another reset makes it do so again.
-		return g.replied(remote, h, g.cfg.Static(), nil, now)
-	}
-	own, ok := g.cookieOf(remote, h, body, now)
-	if !ok {
-		return drop(ReasonNoSession)
-	}
-	w := g.cfg.Static()
-	w.SetNextID(2) // our reset was 1
-	return Decision{Verdict: Accept, Accepted: &Accepted{Client: h.Session, Server: own, Wrap: w, Static: g.cfg.StaticKey,
-		NextRecv: 1, NextSend: 1, First: b}}
+// Done says that a session which was accepted with SendReset has ended, or that its
+// client has answered: any packet that the session takes carries our random
+// session id, so its address is not forged. For others it does nothing.
+func (g *Gate) Done(remote netip.AddrPort, client wire.SessionID) {
+	g.open.leave(Client{remote, client})
 }
 
-// cookieOf reports whether a packet acknowledges our reset, and nothing that
-// only an existing session can have sent, and returns our session id.
-func (g *Gate) cookieOf(remote netip.AddrPort, h wire.Header, body wire.Body, now time.Time) (wire.SessionID, bool) {
-	if body.NAcks == 0 || body.ID > 1 {
-		return wire.SessionID{}, false
-	}
-	for _, id := range body.Acks[:body.NAcks] {
-		if id > 1 {
-			return wire.SessionID{}, false
-		}
-	}
-	slot := g.slotOf(now)
-	for n := range uint64(3) {
-		own := g.session(remote, h.Session, slot-n)
-		if hmac.Equal(own[:], body.Remote[:]) {
-			return own, true
-		}
-	}
-	return wire.SessionID{}, false
-}
-
-func (g *Gate) slotOf(now time.Time) uint64 { return uint64(now.UnixNano() / int64(g.slot)) }
-
-// session is our session id for a client at a time.
-func (g *Gate) session(remote netip.AddrPort, client wire.SessionID, slot uint64) (id wire.SessionID) {
-	binary.BigEndian.PutUint64(g.input[:], slot)
-	addr := remote.Addr().As16()
-	copy(g.input[8:], addr[:])
-	binary.BigEndian.PutUint16(g.input[24:], remote.Port())
-	copy(g.input[26:], client[:])
-	g.cookie.Reset()
-	g.cookie.Write(g.input[:])
-	copy(id[:], g.cookie.Sum(g.sum[:0]))
-	if id.IsZero() {
-		id[7] = 1
-	}
-	return id
-}
-
-// Done says that a session which was accepted with SendReset is authenticated
-// or has ended; for others it does nothing.
-func (g *Gate) Done(remote netip.AddrPort, client wire.SessionID) { g.open.leave(remote, client) }
-
-// Tidy forgets limits that are over. It is called about once a second.
-func (g *Gate) Tidy(now time.Time) { g.rates.tidy(now) }
+// Tidy forgets half-open clients whose handshake can only have ended. It is called
+// about once a second.
+func (g *Gate) Tidy(now time.Time) { g.open.expire(now) }
