@@ -87,6 +87,13 @@ bench: ## Speed beside OpenVPN and wireguard-go; BENCH_ARGS=--quick BENCH_OUT=
 	@hack/deps.sh bench
 	@$(MAKE) --no-print-directory build
 	go run ./tests/bench --binary $(BIN) --out $(BENCH_OUT) $(BENCH_ARGS)
+	go run ./tests/bench/handshake --binary $(BIN) --out $(BENCH_OUT)
+
+.PHONY: bench-handshake
+bench-handshake: ## Handshakes per second and memory per client beside OpenVPN
+	@hack/deps.sh bench
+	@$(MAKE) --no-print-directory build
+	go run ./tests/bench/handshake --binary $(BIN) --out $(BENCH_OUT)
 
 .PHONY: bench-stages
 bench-stages: ## Go benchmarks of each stage
