@@ -151,6 +151,10 @@ func (b *books) amend(l *lease, conf *ovpnconf.Client, server *ovpnconf.Server) 
 // address fills in a lease's addresses; mu is held.
 func (b *books) address(l *lease, conf *ovpnconf.Client, server *ovpnconf.Server) error {
 	l.routes = conf.Routes
+	if most := server.Clients.MaxRoutes; most > 0 && len(l.routes) > most {
+		b.log.Warn("more networks behind a client than max-routes-per-client; the last ones are left out", "client", l.name, "networks", len(l.routes), "max", most)
+		l.routes = l.routes[:most]
+	}
 	l.v4, l.v6 = conf.Address4.Addr(), conf.Address6.Addr()
 	l.bits4, l.bits6 = server.Pool4.Mask, server.Pool6.Prefix.Bits()
 	l.gateway6 = server.Network6.Own

@@ -151,7 +151,7 @@ func (c *controlled) script(ctx context.Context, kind string, command ovpnconf.C
 	env := control.BaseEnv(conf, c.g.tun.Name())
 	env.Set("script_type", kind)
 	args := []string{c.g.tun.Name(), fmt.Sprint(conf.Tunnel.MTU), "0", env.Get("ifconfig_local"), env.Get("ifconfig_netmask")}
-	if kind == "route-up" {
+	if kind == "route-up" || kind == "route-pre-down" {
 		args = nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -299,6 +299,9 @@ func (c *controlled) close() {
 		if err := os.Remove(c.Conf.Process.WritePID); err != nil && !errors.Is(err, os.ErrNotExist) {
 			c.g.log.Warn("removing the pid file failed", "error", err)
 		}
+	}
+	if err := c.script(context.Background(), "route-pre-down", c.Conf.Scripts.RoutePreDown); err != nil {
+		c.g.log.Warn("route-pre-down failed", "error", err)
 	}
 	if err := c.script(context.Background(), "down", c.Conf.Scripts.Down, "init"); err != nil {
 		c.g.log.Warn("down failed", "error", err)

@@ -46,7 +46,7 @@ func tunnelOptions() []OptionDoc {
 		{Name: "route-noexec", Topic: t, server: toggle(func(s *Server) *bool { return &s.Tunnel.RoutesNoExec }), Text: "`route` and `route-ipv6` set no routes; a `route-up` command may"},
 		{Name: "route-table", Topic: t, Args: "ID", Min: 1, Max: 1, Verdict: Refused, Text: "routes go into the main table", Remedy: "set them in an `up` command with route-noexec"},
 		{Name: "tun-mtu", Topic: t, Args: "BYTES [OCC-BYTES]", Min: 1, Max: 2, server: readTunMTU, Text: "MTU of the tunnel, default 1500; pushed to clients that can take it"},
-		{Name: "tun-mtu-max", Topic: t, Args: "BYTES", Min: 1, Max: 1, server: number(68, 65536, func(s *Server) *int { return &s.Tunnel.MTUMax }), Text: "largest MTU that a client may be told, default 1600"},
+		{Name: "tun-mtu-max", Topic: t, Args: "BYTES", Min: 1, Max: 1, Verdict: Ignored, server: number(68, 65536, func(s *Server) *int { return &s.Tunnel.MTUMax }), Text: "every client is told the same tun-mtu"},
 		{Name: "mssfix", Topic: t, Args: "[BYTES [mtu|fixed]]", Max: 2, server: readMSSFix,
 			Text: "TCP connections in the tunnel agree on segments that fit; done by the gateway in both directions. Default 1492 mtu with a tun-mtu of 1500, else the tun-mtu. 0 leaves them alone"},
 		{Name: "max-packet-size", Topic: t, Args: "BYTES", Min: 1, Max: 1, server: readMaxPacket, Text: "most bytes of a control channel packet with IP and UDP headers, default 1250; sets mssfix too"},

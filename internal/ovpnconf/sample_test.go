@@ -88,7 +88,7 @@ log-append  openvpn.log
 verb 3
 mute 20
 explicit-exit-notify 1
-`, ignored: "dh ifconfig-pool-persist user group persist-tun"},
+`, ignored: "dh ifconfig-pool-persist user group persist-tun mute"},
 		{name: "sample of 2.4 with its compression", text: `
 port 1194
 proto udp
