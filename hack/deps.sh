@@ -31,6 +31,7 @@ packages_for() {
 		openvpn openvpn
 		openssl openssl
 		kmod modprobe
+		debian-archive-keyring /usr/share/keyrings/debian-archive-keyring.gpg
 	END
 	lint) cat <<-END ;;
 		shellcheck shellcheck

@@ -19,6 +19,9 @@ set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ovpn-xdp/vm
 
+# Counts changes of what a prepared kernel holds, so that older ones are made anew.
+layout=2
+
 # What the guest can run, beside what --file brings.
 TOOLS="bash sh cat chmod cp cut date dd df dmesg env false find grep head hostname id kill ln ls mkdir mknod mktemp mount
 	mv nproc ps pgrep readlink realpath rm rmdir sed seq setsid sleep sort stat stty sysctl tail tee test timeout touch
@@ -88,7 +91,7 @@ pack_modules() {
 	(
 		cd "$tree"
 		local part
-		for part in net lib crypto arch drivers/virtio drivers/net/bonding; do
+		for part in net lib crypto arch drivers/virtio drivers/net/bonding drivers/net/ovpn; do
 			[ ! -e "$part" ] || cp -a --parents "$part" "$dir/tree/usr/lib/modules/$version/kernel/"
 		done
 		find drivers/net -maxdepth 1 -type f -exec cp -a --parents {} "$dir/tree/usr/lib/modules/$version/kernel/" \;
@@ -103,6 +106,7 @@ pack_modules() {
 	(cd "$dir/tree" && find . -print0 | cpio --null -o -H newc --quiet) >"$dir/modules.cpio"
 	cp "$image" "$dir/vmlinuz"
 	echo "$version" >"$dir/version"
+	echo $layout >"$dir/layout"
 	rm -rf "$dir/unpacked" "$dir/tree"
 }
 
@@ -141,7 +145,7 @@ prepare() {
 	# Two checkouts share the cache.
 	exec 9>"$cache/$kernel.lock"
 	flock 9
-	if [ ! -s "$dir/version" ]; then
+	if [ "$(cat "$dir/layout" 2>/dev/null)" != $layout ]; then
 		rm -rf "$dir"
 		mkdir -p "$dir"
 		fetch_kernel "$kernel" "$dir" >&2
@@ -184,7 +188,7 @@ write_init() {
 run() {
 	local kernel=$1 dir=$cache/$1 host guest rc=0
 	shift
-	[ -s "$dir/version" ] || prepare "$kernel"
+	prepare "$kernel"
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	mkdir "$work/tree"

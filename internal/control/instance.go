@@ -56,6 +56,7 @@ type instance struct {
 	over    bool // the inbox takes nothing more
 
 	mu      sync.Mutex
+	heard   bool // a packet with our session id has come
 	timer   *time.Timer
 	sess    *session.Session
 	set     *settings // as they were when the session began
@@ -118,6 +119,10 @@ func (i *instance) run(now time.Time) {
 		}
 		i.sess.Datagram(b, now)
 		i.events(now)
+	}
+	if !i.heard && i.sess.Counters().Taken() > 0 {
+		i.heard = true
+		i.svc.release(i) // its address is no longer in doubt
 	}
 	for _, fn := range calls {
 		fn(now)

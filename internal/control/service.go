@@ -230,7 +230,11 @@ func (s *Service) stranger(p packet) {
 	s.evict(d.Evicted)
 	switch d.Verdict {
 	case gate.Reply:
-		s.cfg.Send.Send(p.local, p.remote, [][]byte{d.Reply})
+		answers := [][]byte{d.Reply}
+		if len(d.Also) > 0 {
+			answers = append(answers, d.Also)
+		}
+		s.cfg.Send.Send(p.local, p.remote, answers)
 	case gate.Accept:
 		s.accept(d.Accepted, p, nil, now)
 	default:

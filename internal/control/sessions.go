@@ -32,6 +32,9 @@ func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.T
 	i.at.Store(&p.remote)
 	i.ctx, i.cancel = context.WithCancel(s.ctx)
 	i.client.key = acc.Key
+	// Others may find it from enter on; they wait until it is complete.
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	if !s.enter(i) {
 		s.release(i)
 		s.refused(p.remote, "too many handshakes at once from one prefix", now)
@@ -39,7 +42,6 @@ func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.T
 	}
 	i.log = s.log.With("cid", i.cid, "remote", p.remote)
 	i.log.Debug("session begins")
-	i.mu.Lock()
 	i.sess = session.New(session.Config{
 		Role: session.Server, NewTLS: set.tlsConfig, Wrap: acc.Wrap, Static: acc.Static,
 		Local: acc.Server, Remote: acc.Client, NextRecv: acc.NextRecv, NextSend: acc.NextSend, SendReset: acc.SendReset,
@@ -49,7 +51,6 @@ func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.T
 			return keyex.Message{Options: keyex.EchoOptions(m.Options)}
 		},
 	}, now)
-	i.mu.Unlock()
 	if acc.First != nil {
 		i.deliver(acc.First, p.local)
 	} else {

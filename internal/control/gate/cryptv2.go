@@ -95,7 +95,7 @@ func (g *Gate) firstWKC(remote netip.AddrPort, b []byte, now time.Time) Decision
 	case !g.returned(remote, u.h, &u.body, now):
 		return drop(ReasonNoSession)
 	}
-	u.wrap.SetNextID(2) // our reset was 1
+	u.wrap.SetNextID(resetID + 1)
 	acc := u.accepted(u.body.Remote, false)
 	acc.NextSend, acc.First = 1, b
 	return Decision{Verdict: Accept, Accepted: acc}

@@ -82,6 +82,7 @@ type Decision struct {
 	Verdict  Verdict
 	Reason   string    // of Drop
 	Reply    []byte    // of Reply; the gate's, valid until the next call
+	Also     []byte    // a second answer, or empty; like Reply
 	Accepted *Accepted // of Accept; the caller's
 	// Evicted is a client accepted earlier with SendReset that has not been heard
 	// of since and makes room for this one: its session ends. Its zero value
@@ -93,6 +94,10 @@ type Decision struct {
 // wrapped client key adds up to 1024.
 const maxDatagram = 4096
 
+// resetAge is how long ago a client that sends without acks may have had our reset:
+// it sends again 2, 6 and 14 seconds later, give or take.
+const resetAge = 16 * time.Second
+
 // Gate holds the cookies' key and what limits are counted by. It is not safe
 // for concurrent use.
 type Gate struct {
@@ -102,8 +107,8 @@ type Gate struct {
 	rates  rates
 	open   halfOpen
 	// Scratch, so that what is dropped or answered costs no memory: decrypted
-	// packets, an answer's body, the answer.
-	clear, body, reply []byte
+	// packets, an answer's body, the answers.
+	clear, body, reply, also []byte
 }
 
 // New makes a gate. The error is Random's.
@@ -155,20 +160,47 @@ func drop(reason string) Decision { return Decision{Reason: reason} }
 // id 0 and no payload.
 func isReset(b *wire.Body) bool { return b.NAcks == 0 && b.ID == 0 && len(b.Payload) == 0 }
 
-// answer makes the server's reset with a cookie as session id. Its packet id is 1
-// every time, with the time of the day: the session goes on at 2.
+// Packet ids of what the gate sends. Receivers refuse an id that they have had with
+// the same second, so a session goes on behind those that may have been used.
+const (
+	resetID = 1 // as stock servers
+	againID = 2 // of a reset that is sent again, and the next one
+)
+
+// answer makes the server's reset with a cookie as session id.
 func (g *Gate) answer(remote netip.AddrPort, client wire.SessionID, w *wrap.Wrap, flags uint16, now time.Time) Decision {
 	if !g.rates.allow(remote.Addr(), now) {
 		return drop(ReasonRate)
 	}
+	g.reply = g.appendReset(g.reply[:0], client, g.cookie.make(remote, client, now), w, flags, resetID, now)
+	return Decision{Verdict: Reply, Reply: g.reply}
+}
+
+// answerAgain makes the reset again for a client that has had one, of which we
+// don't know when. If it may have been in another time slot, that cookie goes out
+// too: the client takes only a packet of the session id that it knows.
+func (g *Gate) answerAgain(remote netip.AddrPort, client wire.SessionID, now time.Time) Decision {
+	if !g.rates.allow(remote.Addr(), now) {
+		return drop(ReasonRate)
+	}
+	own, before := g.cookie.make(remote, client, now), g.cookie.make(remote, client, now.Add(-resetAge))
+	g.reply = g.appendReset(g.reply[:0], client, own, g.static, 0, againID, now)
+	g.also = g.also[:0]
+	if before != own {
+		g.also = g.appendReset(g.also, client, before, g.static, 0, againID+1, now)
+	}
+	return Decision{Verdict: Reply, Reply: g.reply, Also: g.also}
+}
+
+// appendReset appends the server's reset: message id 0, which acknowledges the client's.
+func (g *Gate) appendReset(dst []byte, client, own wire.SessionID, w *wrap.Wrap, flags uint16, id uint32, now time.Time) []byte {
 	reset := wire.Body{NAcks: 1, Remote: client}
 	g.body = reset.Append(wire.ControlHardResetServerV2, g.body[:0])
 	if flags != 0 {
 		g.body = wire.AppendEarlyNegotiation(g.body, flags)
 	}
-	h := wire.Header{Opcode: wire.ControlHardResetServerV2, Session: g.cookie.make(remote, client, now)}
-	g.reply = w.SealStateless(g.reply[:0], h, g.body, wrap.Stamp{ID: 1, Time: uint32(now.Unix())})
-	return Decision{Verdict: Reply, Reply: g.reply}
+	h := wire.Header{Opcode: wire.ControlHardResetServerV2, Session: own}
+	return w.SealStateless(dst, h, g.body, wrap.Stamp{ID: id, Time: uint32(now.Unix())})
 }
 
 // Done says that a session which was accepted with SendReset has ended, or that its

@@ -81,9 +81,13 @@ func (r *rates) find(prefix uint64) (found, free *entry) {
 	return nil, free
 }
 
-// left bounds what an entry says by what it can be: the clock may have been set
-// back since.
-func (r *rates) left(e *entry, now int64) int64 { return min(max(e.whole, now), now+r.per) }
+// whole returns when an entry's budget is whole, now at the earliest. It is a
+// budget away at most: more means that the clock was set back since, and is
+// forgotten.
+func (r *rates) whole(e *entry, now int64) int64 {
+	e.whole = min(e.whole, now+r.per)
+	return max(e.whole, now)
+}
 
 // spent reports whether a prefix has nothing left of its budget.
 func (r *rates) spent(a netip.Addr, at time.Time) bool {
@@ -92,7 +96,7 @@ func (r *rates) spent(a netip.Addr, at time.Time) bool {
 	}
 	now := at.UnixNano()
 	e, _ := r.find(key(a))
-	return e != nil && r.left(e, now)+r.step > now+r.per
+	return e != nil && r.whole(e, now)+r.step > now+r.per
 }
 
 // allow takes one reset from a prefix's budget, if it is there.
@@ -106,7 +110,7 @@ func (r *rates) allow(a netip.Addr, at time.Time) bool {
 		*free = entry{prefix: prefix}
 		e = free
 	}
-	whole := r.left(e, now) + r.step
+	whole := r.whole(e, now) + r.step
 	if whole > now+r.per {
 		return false
 	}

@@ -71,12 +71,12 @@ func (g *Gate) first(remote netip.AddrPort, b []byte, now time.Time) Decision {
 	case h.Opcode == wire.ControlV1 && body.NAcks == 0 && body.ID == 1:
 		// OpenVPN before 2.6 acknowledges our reset once, by itself. If that is
 		// lost, another reset makes it do so again.
-		return g.answer(remote, h.Session, g.static, 0, now)
+		return g.answerAgain(remote, h.Session, now)
 	case !g.returned(remote, h, &body, now):
 		return drop(ReasonNoSession)
 	}
 	w := g.cfg.Static()
-	w.SetNextID(2) // our reset was 1
+	w.SetNextID(againID + 2)
 	return Decision{Verdict: Accept, Accepted: &Accepted{Client: h.Session, Server: body.Remote, Wrap: w, Static: g.cfg.StaticKey,
 		NextRecv: 1, NextSend: 1, First: b}}
 }

@@ -19,3 +19,9 @@ type Counters struct {
 	DropWindow    uint64 // message id beyond the receive window
 	DropClosed    uint64 // the session was dead or closed
 }
+
+// Taken returns how many of the datagrams that came in were of the session: all but
+// the dropped ones.
+func (c Counters) Taken() uint64 {
+	return c.In - c.DropMalformed - c.DropAuth - c.DropReplay - c.DropOpcode - c.DropSession - c.DropKeyID - c.DropWindow - c.DropClosed
+}

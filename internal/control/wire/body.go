@@ -19,11 +19,11 @@ type Body struct {
 	NAcks   int             // 0 to MaxAcks
 	Remote  SessionID       // of the receiver; only with acks
 	ID      uint32          // message id; not in ACK_V1
-	Payload []byte          // not in ACK_V1
+	Payload []byte          // not in ACK_V1; borrowed
 }
 
 // ParseBody reads the body of a packet with an opcode. The payload is a part
-// of b. The error is ErrBody.
+// of b. What stands behind an ACK_V1 is ignored. The error is ErrBody.
 func ParseBody(opcode uint8, b []byte) (Body, error) {
 	var x Body
 	if len(b) < 1 || b[0] > MaxAcks {
@@ -53,7 +53,7 @@ func ParseBody(opcode uint8, b []byte) (Body, error) {
 	return x, nil
 }
 
-// Append appends the body for an opcode to dst.
+// Append appends the body for an opcode to dst. NAcks must be in its range.
 func (x *Body) Append(opcode uint8, dst []byte) []byte {
 	dst = append(dst, byte(x.NAcks))
 	for _, id := range x.Acks[:x.NAcks] {

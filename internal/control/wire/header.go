@@ -40,7 +40,8 @@ func (id SessionID) String() string { return hex.EncodeToString(id[:]) }
 // HeaderLen is the length of Header in bytes.
 const HeaderLen = 9
 
-// Header is what every control packet begins with.
+// Header is what every control packet begins with: opcode (5 bits), key id (3
+// bits) and the sender's session id.
 type Header struct {
 	Opcode  uint8
 	KeyID   uint8 // 0 to 7

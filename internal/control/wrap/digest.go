@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/crypto/blake2b"
 	"golang.org/x/crypto/blake2s"
+	//lint:ignore SA1019 a peer's auth option may name it
 	"golang.org/x/crypto/ripemd160"
 )
 
@@ -24,11 +25,12 @@ type Digest struct {
 	new  func() hash.Hash
 }
 
-// digests are those of OpenSSL, by the names that `openvpn --show-digests`
-// gives, whose output fits the 64 bytes of HMAC key.
+// digests are those that `openvpn --show-digests` lists, by the same names, but
+// for SM3 and the extendable ones (SHAKE, KECCAK-KMAC), which HMAC does not take.
 var digests = []Digest{
 	{"SHA1", sha1.New},
 	{"MD5", md5.New},
+	{"MD5-SHA1", func() hash.Hash { return md5sha1{md5.New(), sha1.New()} }},
 	{"RIPEMD160", ripemd160.New},
 	{"SHA224", sha256.New224},
 	{"SHA256", sha256.New},
@@ -54,7 +56,8 @@ var aliases = map[string]string{
 	"RSA-SHA1": "SHA1", "RSA-SHA256": "SHA256", "RSA-SHA384": "SHA384", "RSA-SHA512": "SHA512", "RSA-SHA224": "SHA224", "RSA-MD5": "MD5",
 }
 
-// ParseDigest finds a digest by OpenSSL's name for it, in any case.
+// ParseDigest finds a digest by OpenSSL's name for it, in any case. The error
+// names those that there are.
 func ParseDigest(name string) (Digest, error) {
 	upper := strings.ToUpper(name)
 	if to, ok := aliases[upper]; ok {
@@ -62,9 +65,17 @@ func ParseDigest(name string) (Digest, error) {
 	}
 	i := slices.IndexFunc(digests, func(d Digest) bool { return strings.ToUpper(d.name) == upper })
 	if i < 0 {
-		return Digest{}, fmt.Errorf("unknown digest %q", name)
+		return Digest{}, fmt.Errorf("digest %q is not supported, only %s", name, names())
 	}
 	return digests[i], nil
+}
+
+func names() string {
+	list := make([]string, len(digests))
+	for i, d := range digests {
+		list[i] = d.name
+	}
+	return strings.Join(list, ", ")
 }
 
 // String returns the name as OpenVPN shows it.
@@ -72,3 +83,16 @@ func (d Digest) String() string { return d.name }
 
 // Size is the length in bytes of its output, and of the HMAC key.
 func (d Digest) Size() int { return d.new().Size() }
+
+// md5sha1 is the two digests of the same bytes, one behind the other.
+type md5sha1 struct{ md5, sha1 hash.Hash }
+
+func (d md5sha1) Write(p []byte) (int, error) {
+	d.md5.Write(p)
+	return d.sha1.Write(p)
+}
+
+func (d md5sha1) Sum(b []byte) []byte { return d.sha1.Sum(d.md5.Sum(b)) }
+func (d md5sha1) Reset()              { d.md5.Reset(); d.sha1.Reset() }
+func (d md5sha1) Size() int           { return d.md5.Size() + d.sha1.Size() }
+func (d md5sha1) BlockSize() int      { return d.sha1.BlockSize() }

@@ -83,7 +83,7 @@ func TestVectors(t *testing.T) {
 }
 
 func TestWrappedClientKey(t *testing.T) {
-	server := newServerKey(counting()[:])
+	server := newServerKey((*[serverKeyLen]byte)(counting()[:]))
 	var kc [256]byte
 	for i := range kc {
 		kc[i] = byte(255 - i)
