@@ -63,6 +63,12 @@ test-kernels: ## Short end-to-end suite on Debian's kernels in QEMU (KERNELS="5.
 	@$(MAKE) --no-print-directory build
 	@hack/test-kernels.sh $(KERNELS)
 
+.PHONY: test-dco
+test-dco: ## An OpenVPN 2.7 client on the kernel's ovpn driver, in QEMU
+	@hack/deps.sh kernels
+	@$(MAKE) --no-print-directory build
+	@hack/test-dco.sh $(BIN)
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (20s)
 	@hack/fuzz.sh $(FUZZTIME)

@@ -70,9 +70,11 @@ after=$(grep -c "key renegotiated" gateway.log)
 ((after - before >= 2)) || fail "only $((after - before)) renegotiations in that time"
 echo "ok    $((after - before)) renegotiations, key id $(keys) in use"
 
+# Else the second address would go with the first.
+nsenter --net=$C sysctl -qw net.ipv4.conf.all.promote_secondaries=1
 ip -n c addr add 192.0.2.3/24 dev eth0
 ip -n c addr del 192.0.2.2/24 dev eth0
-for ((i = 0; i < 100; i++)); do grep -q "client floated" gateway.log && break; nsenter --net=$C ping -c 1 -W 1 10.8.0.1 >/dev/null; done
+for ((i = 0; i < 30; i++)); do grep -q "client floated" gateway.log && break; nsenter --net=$C ping -c 1 -W 1 10.8.0.1 >/dev/null; done
 grep -q "client floated" gateway.log || fail "the client did not float"
 remote=$(./ovpn-xdp status --name dco --json | jq -r '.peers[0].remote')
 [[ $remote == 192.0.2.3:* ]] || fail "after the float the peer is at $remote"
