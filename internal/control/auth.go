@@ -62,7 +62,8 @@ func (i *instance) keyExchanged(e session.Event, now time.Time) {
 		i.settle(a, q.answer(i.ctx), now)
 		return
 	}
-	q.env, q.pending = i.env(a), i.pending()
+	i.client.answers = make(chan string, 1)
+	q.env, q.pending, q.answers = i.env(a), i.pending(), i.client.answers
 	i.svc.background(i, func(ctx context.Context) func(time.Time) {
 		ctx, cancel := context.WithTimeout(ctx, q.set.conf.HandWindow)
 		defer cancel()

@@ -36,6 +36,7 @@ type client struct {
 	pushed    time.Time
 	reply     []string // PUSH_REPLY in its parts
 	since     time.Time
+	answers   chan string      // to challenges, while authentication waits; nil before
 	token     string           // auth token that the client has; "": none
 	conf      *ovpnconf.Client // from client-config-dir and client-connect
 	fromFile  string           // see describe

@@ -64,6 +64,21 @@ func (i *instance) env(a *attempt) *script.Env {
 		for k, v := range i.set.verify.Env(id) {
 			e.Set(k, v)
 		}
+		// Fields of subjects are there already; of what x509-track can name, digests remain.
+		for _, t := range i.set.conf.Peers.Track {
+			for depth := range id.Certificates {
+				n := strconv.Itoa(depth)
+				switch t.Name {
+				case "SHA1":
+					e.Set("X509_"+n+"_SHA1", e.Get("tls_digest_"+n))
+				case "SHA256":
+					e.Set("X509_"+n+"_SHA256", e.Get("tls_digest_sha256_"+n))
+				}
+				if !t.Full {
+					break
+				}
+			}
+		}
 	}
 	if name != "" && name != unnamed {
 		e.Set("common_name", name)

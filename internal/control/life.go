@@ -4,6 +4,7 @@ package control
 
 import (
 	"context"
+	"encoding/base64"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ const (
 
 // message acts on a control message.
 func (i *instance) message(text string, now time.Time) {
-	command, _, _ := strings.Cut(text, ",")
+	command, rest, _ := strings.Cut(text, ",")
 	switch command {
 	case keyex.PushRequest:
 		i.client.asked = true
@@ -42,9 +43,24 @@ func (i *instance) message(text string, now time.Time) {
 			i.log.Info("client exits", "via", "control channel")
 			i.part(now, "client exited")
 		}
+	case keyex.CRResponse:
+		i.challenged(rest)
 	default:
 		// Peers of other releases say what this one need not know.
 		i.log.Debug("control message ignored", "message", verify.Name(command))
+	}
+}
+
+// challenged hands a client's answer to a challenge to whoever waits for it.
+func (i *instance) challenged(encoded string) {
+	answer, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || i.client.answers == nil {
+		i.log.Debug("answer to a challenge ignored")
+		return
+	}
+	select {
+	case i.client.answers <- string(answer):
+	default: // one is being worked on
 	}
 }
 

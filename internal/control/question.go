@@ -4,7 +4,10 @@ package control
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -22,6 +25,7 @@ type question struct {
 	key     *wrap.ClientKey // with its metadata; nil: no tls-crypt-v2, or a later attempt
 	env     *script.Env
 	pending func(script.Pending)
+	answers <-chan string // the client's, to challenges
 }
 
 // asks reports whether answering may take time: whether it runs commands.
@@ -78,11 +82,37 @@ func (q *question) certificates(ctx context.Context) string {
 	certs := q.set.verify.Chain(q.attempt.identity)
 	for depth := len(certs) - 1; depth >= 0; depth-- {
 		subject := verify.Subject(certs[depth])
+		remove, err := q.export(certs[depth], env)
+		if err != nil {
+			return err.Error()
+		}
+		defer remove()
 		if err := q.set.runner.Ask(ctx, script.Command(command), env, strconv.Itoa(depth), subject); err != nil {
 			return fmt.Sprintf("tls-verify refused the certificate at depth %d (%s): %v", depth, subject, err)
 		}
 	}
 	return ""
+}
+
+// export writes a certificate for tls-verify to read, if tls-export-cert says
+// where.
+func (q *question) export(c *x509.Certificate, env *script.Env) (remove func(), err error) {
+	dir := q.set.conf.Peers.ExportCert
+	if dir == "" {
+		return func() {}, nil
+	}
+	f, err := os.CreateTemp(dir, "ovpn-xdp-peer-cert-") // 0600
+	if err != nil {
+		return nil, fmt.Errorf("tls-export-cert: %w", err)
+	}
+	defer f.Close()
+	remove = func() { os.Remove(f.Name()) }
+	if err := pem.Encode(f, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}); err != nil {
+		remove()
+		return nil, fmt.Errorf("tls-export-cert: %w", err)
+	}
+	env.Set("peer_cert", f.Name())
+	return remove, nil
 }
 
 // password is auth-user-pass-verify and auth-gen-token.
@@ -112,7 +142,8 @@ func (q *question) password(ctx context.Context) verdict {
 		}
 	}
 	v, err := q.set.runner.VerifyUserPass(ctx, script.UserPass{Command: script.Command(c.Verify), ViaFile: c.ViaFile,
-		Username: a.username, Password: a.password, Env: env, Pending: q.pending})
+		Username: a.username, Password: a.password, Env: env, Pending: q.pending,
+		Respond: script.Command(q.set.conf.Scripts.CRResponse), Responses: q.answers})
 	switch {
 	case err != nil:
 		return verdict{reason: fmt.Sprintf("auth-user-pass-verify gave no answer: %v", err)}

@@ -29,6 +29,11 @@ type UserPass struct {
 	Env      *Env
 	// Pending, if set, is told when the answer takes longer.
 	Pending func(Pending)
+	// Respond is run for each of the client's answers to a challenge (CR_RESPONSE,
+	// base64 decoded) while the verdict is awaited, with the answer in a file; it says
+	// its verdict in the same files. nil: answers are not heard.
+	Respond   Command
+	Responses <-chan string
 }
 
 // Pending is what a command says about an answer that takes longer.
@@ -93,9 +98,26 @@ func (r *Runner) VerifyUserPass(ctx context.Context, q UserPass) (Verdict, error
 	case 0:
 		return Verdict{OK: true}, nil
 	case exitDeferred:
-		return deferred(ctx, control, pending, q.Pending, reason)
+		return r.deferred(ctx, q, env, control, pending, reason)
 	}
 	return Verdict{Reason: reason()}, nil
+}
+
+// respond runs the command for a client's answer to a challenge.
+func (r *Runner) respond(ctx context.Context, q UserPass, env *Env, answer string) {
+	dir, remove, err := r.folder()
+	if err == nil {
+		defer remove()
+		path := filepath.Join(dir, "cr_response")
+		if err = os.WriteFile(path, []byte(answer), 0o600); err == nil {
+			env = env.Clone()
+			env.Set("script_type", "client-crresponse")
+			_, err = r.Run(ctx, q.Respond, env, path)
+		}
+	}
+	if err != nil {
+		r.cfg.Log.Warn("client-crresponse failed", "error", err)
+	}
 }
 
 // oneLine replaces what would end a line.
@@ -109,8 +131,8 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// deferred waits for the answer in a file: `1` or `0`.
-func deferred(ctx context.Context, control, pending string, tell func(Pending), reason func() string) (Verdict, error) {
+// deferred waits for the verdict in a file: `1` or `0`.
+func (r *Runner) deferred(ctx context.Context, q UserPass, env *Env, control, pending string, reason func() string) (Verdict, error) {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	told := false
@@ -125,10 +147,10 @@ func deferred(ctx context.Context, control, pending string, tell func(Pending), 
 		case "0":
 			return Verdict{Reason: reason()}, nil
 		}
-		if !told && tell != nil {
+		if !told && q.Pending != nil {
 			if text, err := readFile(pending); err == nil && text != "" {
 				if p, ok := parsePending(text); ok {
-					tell(p)
+					q.Pending(p)
 					told = true
 				}
 			}
@@ -136,6 +158,10 @@ func deferred(ctx context.Context, control, pending string, tell func(Pending), 
 		select {
 		case <-ctx.Done():
 			return Verdict{}, fmt.Errorf("deferred answer did not come: %w", ctx.Err())
+		case answer := <-q.Responses:
+			if q.Respond != nil {
+				r.respond(ctx, q, env, answer)
+			}
 		case <-ticker.C:
 		}
 	}
