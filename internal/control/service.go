@@ -217,10 +217,13 @@ func (s *Service) dispatch() {
 func (s *Service) stranger(p packet) {
 	h, _ := wire.ParseHeader(p.data)
 	s.mu.RLock()
-	i := s.sessions[sessionKey{p.remote, h.Session}] // made since it was queued?
+	i, closing := s.sessions[sessionKey{p.remote, h.Session}], s.closing // made since it was queued?
 	s.mu.RUnlock()
 	if i != nil {
 		i.deliver(p.data, p.local)
+		return
+	}
+	if closing {
 		return
 	}
 	now := time.Now()
@@ -305,9 +308,12 @@ func (s *Service) after(fn func(ctx context.Context)) {
 // Close says goodbye to all clients if the configuration wants that, ends
 // their sessions and waits until all scripts have ended.
 func (s *Service) Close() {
-	s.goodbye()
+	// Who hears that we go and is quick shall not come back to us.
 	s.mu.Lock()
 	s.closing = true
+	s.mu.Unlock()
+	s.goodbye()
+	s.mu.Lock()
 	var all []*instance
 	for _, i := range s.all {
 		all = append(all, i)
