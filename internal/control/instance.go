@@ -198,6 +198,9 @@ func (i *instance) events(now time.Time) {
 			i.keys.acknowledged(e.KeyID)
 		case session.SoftReset:
 			i.log.Debug("client renegotiates", "key_id", e.KeyID)
+			if i.phase == established {
+				i.keys.superseded(i.client.lease.peer, now)
+			}
 		case session.Message:
 			i.message(e.Text, now)
 		case session.Failed:

@@ -15,7 +15,8 @@ import (
 type generation struct {
 	id    uint8
 	key   *peer.Key
-	ready time.Time // from here on it may be sent with although an older one works
+	ready time.Time // its own waiting time is over: it is preferred to older ones
+	from  time.Time // when it may be sent with: ready, or at once if no older one was ready
 	acked bool      // the client has our half of the exchange, and so the key
 }
 
@@ -49,6 +50,7 @@ func (r *keyring) install(p *peer.Peer, id uint8, c aead.Cipher, block *[256]byt
 		return err
 	}
 	g := &generation{id: id, key: k, ready: now.Add(r.wait)}
+	g.from = g.ready
 	if r.sending == nil {
 		if err := p.SetKey(peer.Primary, k); err != nil {
 			return fmt.Errorf("install key %d: %w", id, err)
@@ -64,7 +66,7 @@ func (r *keyring) install(p *peer.Peer, id uint8, c aead.Cipher, block *[256]byt
 	}
 	r.next, r.old, r.oldEnd = g, nil, time.Time{}
 	if now.Before(r.sending.ready) {
-		g.ready = now
+		g.from = now
 	}
 	return nil
 }
@@ -78,9 +80,17 @@ func (r *keyring) acknowledged(id uint8) {
 	}
 }
 
+// superseded sends with the next key at once: the client has begun to negotiate
+// another, and a stock client keeps no more than the newest one beside that.
+func (r *keyring) superseded(p *peer.Peer, now time.Time) {
+	if r.next != nil && r.next.acked {
+		r.swap(p, now)
+	}
+}
+
 // due sends with the next key when its time has come, and drops the old one.
 func (r *keyring) due(p *peer.Peer, now time.Time) {
-	if n := r.next; n != nil && n.acked && (!now.Before(n.ready) || r.sending.key.Dead()) {
+	if n := r.next; n != nil && n.acked && (!now.Before(n.from) || r.sending.key.Dead()) {
 		r.swap(p, now)
 	}
 	if r.old != nil && !now.Before(r.oldEnd) {
@@ -100,7 +110,7 @@ func (r *keyring) swap(p *peer.Peer, now time.Time) {
 func (r *keyring) deadline() time.Time {
 	var swap time.Time
 	if r.next != nil && r.next.acked {
-		swap = r.next.ready
+		swap = r.next.from
 	}
 	return earliest(swap, r.oldEnd)
 }
