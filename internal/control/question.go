@@ -130,7 +130,7 @@ func (q *question) password(ctx context.Context) verdict {
 			return verdict{reason: tokenErr.Error(), told: keyex.SessionExpired("token is expired or not valid")}
 		}
 		if !c.Token.External {
-			return verdict{ok: true, username: a.username, token: q.set.tokens.Renew(a.username, token, time.Now())}
+			return verdict{ok: true, username: a.username, token: q.renewed(token)}
 		}
 	}
 	env := q.env.Clone()
@@ -153,12 +153,21 @@ func (q *question) password(ctx context.Context) verdict {
 	out := verdict{ok: true, username: a.username}
 	if q.set.tokens != nil && a.username != "" {
 		if is && tokenErr == nil {
-			out.token = q.set.tokens.Renew(a.username, token, time.Now())
+			out.token = q.renewed(token)
 		} else {
 			out.token = q.set.tokens.Issue(a.username, time.Now())
 		}
 	}
 	return out
+}
+
+// renewed returns the token that follows the client's, or "" while that is new enough.
+func (q *question) renewed(k keyex.Token) string {
+	now := time.Now()
+	if every := q.set.conf.Auth.Token.Renewal; every > 0 && now.Sub(k.Renewed) < every {
+		return ""
+	}
+	return q.set.tokens.Renew(q.attempt.username, k, now)
 }
 
 // tokenState is what a command is told about a token with external-auth.
