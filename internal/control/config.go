@@ -47,7 +47,6 @@ type settings struct {
 	key    *[256]byte // of static; nil when packets are not wrapped
 	v2     *wrap.ServerKey
 	dev    string
-	serial uint64 // counts reloads
 }
 
 // newSettings reads the files that a configuration names.

@@ -125,9 +125,8 @@ func FuzzParser(f *testing.F) {
 			return // what is left out shows only at the end of a Write
 		}
 		cut = max(0, min(cut, len(raw)))
-		done2, rest2, err2 := parts.Write(raw[:cut])
-		if err2 == nil && !done2 {
-			done2, rest2, err2 = parts.Write(raw[cut:])
+		if done2, _, err2 := parts.Write(raw[:cut]); err2 == nil && !done2 {
+			done2, rest2, err2 := parts.Write(raw[cut:])
 			if done != done2 || (err == nil) != (err2 == nil) || err == nil && done && (!bytes.Equal(rest, rest2) || whole.Message() != parts.Message()) {
 				t.Fatalf("cut at %d: %v %v, whole %v %v", cut, done2, err2, done, err)
 			}
