@@ -3,33 +3,39 @@
 package verify
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// certificate reads our own certificate with its key and what is sent with it.
-func certificate(o *Options) (tls.Certificate, error) {
+// ownCertificate reads the server's certificate, its key and what is sent with
+// them.
+func (v *Verifier) ownCertificate() (err error) {
+	o := &v.opt
 	if o.PKCS12 != nil {
-		return fromPKCS12(o)
+		v.cert, err = v.fromPKCS12()
+		return err
 	}
-	if err := encrypted(o.Key); err != nil {
-		return tls.Certificate{}, err
-	}
-	c, err := tls.X509KeyPair(append(append(o.Cert[:len(o.Cert):len(o.Cert)], '\n'), o.ExtraCerts...), o.Key)
+	key, err := decryptKey(o.Key, o.Password)
 	if err != nil {
-		return c, fmt.Errorf("read cert and key: %w", named(err))
+		return fmt.Errorf("read key: %w", err)
 	}
-	return c, nil
+	v.cert, err = tls.X509KeyPair(slices.Concat(o.Cert, []byte("\n"), o.ExtraCerts), key)
+	if err != nil {
+		return fmt.Errorf("read cert and key: %w", named(err))
+	}
+	return nil
 }
 
-func fromPKCS12(o *Options) (tls.Certificate, error) {
-	key, cert, others, err := pkcs12.DecodeChain(o.PKCS12, o.Password)
+func (v *Verifier) fromPKCS12() (tls.Certificate, error) {
+	key, cert, others, err := pkcs12.DecodeChain(v.opt.PKCS12, v.opt.Password)
 	if errors.Is(err, pkcs12.ErrIncorrectPassword) {
 		return tls.Certificate{}, errors.New("read pkcs12: wrong pass phrase; give it with askpass FILE")
 	}
@@ -38,28 +44,34 @@ func fromPKCS12(o *Options) (tls.Certificate, error) {
 	}
 	c := tls.Certificate{PrivateKey: key, Certificate: [][]byte{cert.Raw}, Leaf: cert}
 	for _, x := range others {
-		c.Certificate = append(c.Certificate, x.Raw)
+		if !selfIssued(x) {
+			c.Certificate = append(c.Certificate, x.Raw)
+		}
 	}
-	if len(o.CA) == 0 {
-		// As stock does, the bundle's CA certificates serve as ca as well.
+	if len(v.opt.CA) == 0 {
+		// As with stock, the bundle's CA certificates are trusted if there is no ca.
 		for _, x := range others {
-			o.CA = append(o.CA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: x.Raw})...)
+			v.opt.CA = append(v.opt.CA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: x.Raw})...)
 		}
 	}
 	return c, nil
 }
 
-// encrypted refuses a private key with a pass phrase in words that help.
-func encrypted(key []byte) error {
-	for {
-		b, rest := pem.Decode(key)
-		if b == nil {
-			return nil
+// completeChain adds intermediate certificates out of ca to a certificate that
+// comes alone, as OpenSSL does: clients may have the root only.
+func (v *Verifier) completeChain() {
+	if len(v.cert.Certificate) != 1 || v.cert.Leaf == nil {
+		return
+	}
+	for last := v.cert.Leaf; len(v.cert.Certificate) < maxChain; {
+		n := slices.IndexFunc(v.inter, func(c *x509.Certificate) bool {
+			return bytes.Equal(c.RawSubject, last.RawIssuer) && last.CheckSignatureFrom(c) == nil
+		})
+		if n < 0 {
+			return
 		}
-		if b.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(b.Headers["Proc-Type"], "ENCRYPTED") {
-			return errors.New("read key: it has a pass phrase; write it without one (openssl pkey -in KEY -out NEW) into a file that root alone may read, or use pkcs12 with askpass")
-		}
-		key = rest
+		last = v.inter[n]
+		v.cert.Certificate = append(v.cert.Certificate, last.Raw)
 	}
 }
 
@@ -69,23 +81,4 @@ func named(err error) error {
 		return fmt.Errorf("%w: Go refuses it though OpenSSL takes it; issue the certificate anew", err)
 	}
 	return err
-}
-
-// parseCerts returns the certificates in a PEM file.
-func parseCerts(b []byte) (certs []*x509.Certificate, err error) {
-	for {
-		block, rest := pem.Decode(b)
-		if block == nil {
-			return certs, nil
-		}
-		b = rest
-		if block.Type != "CERTIFICATE" && block.Type != "TRUSTED CERTIFICATE" && block.Type != "X509 CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return certs, named(err)
-		}
-		certs = append(certs, c)
-	}
 }

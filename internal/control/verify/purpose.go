@@ -13,13 +13,20 @@ import (
 // ekuNames are OpenSSL's names of purposes, short and long.
 var ekuNames = map[string]string{
 	"serverAuth": "1.3.6.1.5.5.7.3.1", "TLS Web Server Authentication": "1.3.6.1.5.5.7.3.1",
-	"clientAuth": "1.3.6.1.5.5.7.3.2", "TLS Web Client Authentication": "1.3.6.1.5.5.7.3.2",
+	"clientAuth": clientAuth, "TLS Web Client Authentication": clientAuth,
 	"codeSigning": "1.3.6.1.5.5.7.3.3", "Code Signing": "1.3.6.1.5.5.7.3.3",
 	"emailProtection": "1.3.6.1.5.5.7.3.4", "E-mail Protection": "1.3.6.1.5.5.7.3.4",
 	"timeStamping": "1.3.6.1.5.5.7.3.8", "Time Stamping": "1.3.6.1.5.5.7.3.8",
 	"OCSPSigning": "1.3.6.1.5.5.7.3.9", "OCSP Signing": "1.3.6.1.5.5.7.3.9",
-	"ipsecEndSystem": "1.3.6.1.5.5.7.3.5", "ipsecTunnel": "1.3.6.1.5.5.7.3.6", "ipsecUser": "1.3.6.1.5.5.7.3.7", "ipsecIKE": "1.3.6.1.5.5.7.3.17",
+	"ipsecEndSystem": "1.3.6.1.5.5.7.3.5", "IPSec End System": "1.3.6.1.5.5.7.3.5",
+	"ipsecTunnel": "1.3.6.1.5.5.7.3.6", "IPSec Tunnel": "1.3.6.1.5.5.7.3.6",
+	"ipsecUser": "1.3.6.1.5.5.7.3.7", "IPSec User": "1.3.6.1.5.5.7.3.7",
+	"ipsecIKE": "1.3.6.1.5.5.7.3.17", "ipsec Internet Key Exchange": "1.3.6.1.5.5.7.3.17",
+	"anyExtendedKeyUsage": "2.5.29.37.0", "Any Extended Key Usage": "2.5.29.37.0",
+	"msSmartcardLogin": "1.3.6.1.4.1.311.20.2.2", "Microsoft Smartcard Login": "1.3.6.1.4.1.311.20.2.2",
 }
+
+const clientAuth = "1.3.6.1.5.5.7.3.2"
 
 var dotted = regexp.MustCompile(`^[0-2](\.[0-9]+)+$`)
 
@@ -37,12 +44,41 @@ func oidOf(name string) (string, error) {
 var (
 	oidKeyUsage    = asn1.ObjectIdentifier{2, 5, 29, 15}
 	oidExtKeyUsage = asn1.ObjectIdentifier{2, 5, 29, 37}
+	oidNsCertType  = asn1.ObjectIdentifier{2, 16, 840, 1, 113730, 1, 1}
 )
 
-// purpose is remote-cert-ku, remote-cert-eku and remote-cert-tls.
-func (v *Verifier) purpose(c *x509.Certificate) error {
+// Bits of key usage as OpenVPN writes them (RFC 5280, 4.2.1.3, first byte), and
+// of Netscape's certificate type.
+const (
+	kuDigitalSignature = 0x80
+	kuKeyAgreement     = 0x08
+	nsClient           = 0x80
+)
+
+// forClients is what OpenSSL asks of every client's certificate without being
+// told (its purpose sslclient): an extended key usage, where there is one, has to
+// name clientAuth, anyExtendedKeyUsage does not do; a client's own has to be for
+// signatures or key agreement, and its Netscape type, if any, for clients.
+func forClients(c *x509.Certificate, authority bool) error {
+	if have, present := extKeyUsage(c); present && !slices.Contains(have, clientAuth) {
+		return errPurpose
+	}
+	if authority {
+		return nil // x509 has looked whether it may sign
+	}
+	if usage, present := bitString(c, oidKeyUsage); present && usage&(kuDigitalSignature|kuKeyAgreement) == 0 {
+		return errPurpose
+	}
+	if kind, present := bitString(c, oidNsCertType); present && kind&nsClient == 0 {
+		return errPurpose
+	}
+	return nil
+}
+
+// remoteUsage is remote-cert-ku, remote-cert-eku and remote-cert-tls.
+func (v *Verifier) remoteUsage(c *x509.Certificate) error {
 	if len(v.opt.RemoteKU) > 0 || v.opt.RemoteKUAny {
-		usage, present := keyUsage(c)
+		usage, present := bitString(c, oidKeyUsage)
 		ok := present && (len(v.opt.RemoteKU) == 0 || slices.ContainsFunc(v.opt.RemoteKU, func(mask uint16) bool { return usage&mask == mask }))
 		if !ok {
 			return errKeyUsage
@@ -51,31 +87,40 @@ func (v *Verifier) purpose(c *x509.Certificate) error {
 	if v.eku == "" {
 		return nil
 	}
+	if have, _ := extKeyUsage(c); !slices.Contains(have, v.eku) {
+		return errEKU
+	}
+	return nil
+}
+
+// extKeyUsage returns the purposes in dotted form.
+func extKeyUsage(c *x509.Certificate) (oids []string, present bool) {
 	for _, e := range c.Extensions {
 		if !e.Id.Equal(oidExtKeyUsage) {
 			continue
 		}
 		var have []asn1.ObjectIdentifier
 		if _, err := asn1.Unmarshal(e.Value, &have); err != nil {
-			return errEKU
+			return nil, true
 		}
-		if slices.ContainsFunc(have, func(o asn1.ObjectIdentifier) bool { return o.String() == v.eku }) {
-			return nil
+		for _, o := range have {
+			oids = append(oids, o.String())
 		}
+		return oids, true
 	}
-	return errEKU
+	return nil, false
 }
 
-// keyUsage returns the extension's bits as OpenVPN counts them: its first byte
-// is the low one.
-func keyUsage(c *x509.Certificate) (bits uint16, present bool) {
+// bitString returns an extension's bits as OpenVPN counts them: its first byte
+// is the low one. What cannot be read has no bits.
+func bitString(c *x509.Certificate, id asn1.ObjectIdentifier) (bits uint16, present bool) {
 	for _, e := range c.Extensions {
-		if !e.Id.Equal(oidKeyUsage) {
+		if !e.Id.Equal(id) {
 			continue
 		}
 		var s asn1.BitString
 		if _, err := asn1.Unmarshal(e.Value, &s); err != nil {
-			return 0, false
+			return 0, true
 		}
 		for n, b := range s.Bytes[:min(len(s.Bytes), 2)] {
 			bits |= uint16(b) << (8 * n)
