@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 )
 
 // maxLine bounds a line of the file, in bytes; longer ones end the reading.
@@ -95,14 +94,4 @@ func text(a netip.Addr) string {
 		return ""
 	}
 	return a.String()
-}
-
-// Age sets when the places read by Load were given back, for places to be taken in
-// the file's order.
-func (p *Pool) Age(t time.Time) {
-	for _, x := range p.places {
-		if !x.taken && x.since.IsZero() {
-			x.since = t
-		}
-	}
 }
