@@ -35,9 +35,9 @@ const noSharedCipher = "Data channel cipher negotiation failed (no shared cipher
 // can do. options is the client's options string; fallback is for a client that
 // tells of no cipher at all, 0: none. The error is a *NegotiationError.
 func NegotiateCipher(server []aead.Cipher, fallback aead.Cipher, p *PeerInfo, options string) (aead.Cipher, error) {
-	if framing, ok := Option(options, "comp-lzo"); ok {
+	if _, ok := Option(options, "comp-lzo"); ok {
 		return 0, &NegotiationError{Told: "Compression is not supported by this server, remove comp-lzo and compress from the client's configuration",
-			Reason: strings.TrimSpace("the client has comp-lzo " + framing + " in its configuration: its packets have a byte of framing that nobody here reads; remove comp-lzo and compress there")}
+			Reason: "the client has comp-lzo or compress in its configuration: its packets have a framing that nobody here reads; remove both there"}
 	}
 	if !p.Has(ProtoDataV2) {
 		return 0, &NegotiationError{Told: "This server needs DATA_V2 (OpenVPN 2.4 or later)",
@@ -53,7 +53,7 @@ func NegotiateCipher(server []aead.Cipher, fallback aead.Cipher, p *PeerInfo, op
 				return c, nil
 			}
 		}
-		return 0, &NegotiationError{noSharedCipher, fmt.Sprintf("the client offers %s, the server's data-ciphers are %s", strings.Join(theirs, ":"), names(server))}
+		return 0, &NegotiationError{noSharedCipher, fmt.Sprintf("the client offers %s, the server's data-ciphers are %s", readable(strings.Join(theirs, ":")), names(server))}
 	}
 	// No negotiation: a client has the cipher of its configuration.
 	if name, ok := Option(options, "cipher"); ok {
@@ -65,7 +65,7 @@ func NegotiateCipher(server []aead.Cipher, fallback aead.Cipher, p *PeerInfo, op
 		if fallback != 0 && is(fallback, name) {
 			return fallback, nil
 		}
-		return 0, &NegotiationError{noSharedCipher, fmt.Sprintf("the client negotiates no cipher and has `cipher %s`, the server's data-ciphers are %s", name, names(server))}
+		return 0, &NegotiationError{noSharedCipher, fmt.Sprintf("the client negotiates no cipher and has `cipher %s`, the server's data-ciphers are %s", readable(name), names(server))}
 	}
 	if fallback != 0 {
 		return fallback, nil
@@ -73,9 +73,25 @@ func NegotiateCipher(server []aead.Cipher, fallback aead.Cipher, p *PeerInfo, op
 	return 0, &NegotiationError{noSharedCipher, "the client negotiates no cipher and names none; data-ciphers-fallback would set one"}
 }
 
+// is compares with a name that a client gave, in any case. id-aes256-GCM is
+// OpenSSL's own name for AES-256-GCM, and so on.
 func is(c aead.Cipher, name string) bool {
-	parsed, err := aead.ParseCipher(strings.TrimSpace(name))
+	name = strings.TrimSpace(name)
+	if bits, ok := strings.CutPrefix(strings.ToLower(name), "id-aes"); ok {
+		name = "AES-" + bits
+	}
+	parsed, err := aead.ParseCipher(name)
 	return err == nil && parsed == c
+}
+
+// readable cuts what a client sent to the length of a log line, and writes `_`
+// for what is not printable.
+func readable(s string) string {
+	const enough = 128
+	if len(s) > enough {
+		s = s[:enough] + "..."
+	}
+	return envValue(s)
 }
 
 func names(ciphers []aead.Cipher) string {

@@ -3,6 +3,7 @@
 package keyex
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/aead"
@@ -20,6 +21,8 @@ func TestNegotiateCipher(t *testing.T) {
 	}{
 		"server's order":            {all, 0, "IV_PROTO=6\nIV_CIPHERS=CHACHA20-POLY1305:AES-128-GCM\n", "", aead.AES128GCM, ""},
 		"any case":                  {all, 0, "IV_PROTO=6\nIV_CIPHERS=aes-128-gcm\n", "", aead.AES128GCM, ""},
+		"OpenSSL's own name":        {all, 0, "IV_PROTO=6\nIV_CIPHERS=id-aes128-GCM\n", "", aead.AES128GCM, ""},
+		"a real 2.5 --ncp-disable":  {all, 0, "IV_PROTO=6\nIV_COMP_STUB=1\n", "V4,dev-type tun,link-mtu 1549,tun-mtu 1500,proto UDPv4,cipher AES-256-GCM,auth [null-digest],keysize 256,key-method 2,tls-client", aead.AES256GCM, ""},
 		"2.4 announces no list":     {all[1:], 0, "IV_PROTO=2\nIV_NCP=2\n", "cipher BF-CBC", aead.AES128GCM, ""},
 		"no negotiation at all":     {all, 0, "IV_PROTO=2\n", "cipher AES-128-GCM", aead.AES128GCM, ""},
 		"fallback by name":          {all[2:], aead.AES256GCM, "IV_PROTO=2\n", "cipher AES-256-GCM", aead.AES256GCM, ""},
@@ -35,6 +38,24 @@ func TestNegotiateCipher(t *testing.T) {
 		got, err := NegotiateCipher(v.server, v.fallback, &p, v.options)
 		if got != v.want || Told(err) != v.told || (err == nil) != (v.told == "") {
 			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestNegotiationReasonIsOneLine: what a client sends does not swell or break
+// the log.
+func TestNegotiationReasonIsOneLine(t *testing.T) {
+	for _, v := range []struct{ info, options string }{
+		{"IV_PROTO=6\nIV_CIPHERS=\x1b[2J\r" + strings.Repeat("x", 60_000), ""},
+		{"IV_PROTO=6\n", "V4,cipher \n\x00" + strings.Repeat("x", 500)},
+	} {
+		p := ParsePeerInfo(v.info)
+		_, err := NegotiateCipher([]aead.Cipher{aead.AES256GCM}, 0, &p, v.options)
+		if err == nil {
+			t.Fatal("a cipher was found")
+		}
+		if text := err.Error(); len(text) > 300 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%d bytes: %.80q", len(text), text)
 		}
 	}
 }

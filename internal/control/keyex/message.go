@@ -15,10 +15,11 @@ import (
 const (
 	// MaxOptions, MaxCredential and MaxPeerInfo bound the strings of a message,
 	// in bytes with their NUL. Stock OpenVPN takes 512, 4096 and what is left of its
-	// 2048-byte buffer. Longer peer-info is cut, the others are refused.
+	// 2048-byte buffer. What is longer is refused; peer-info cannot be, since
+	// its length has 16 bits.
 	MaxOptions    = 512
 	MaxCredential = 4096
-	MaxPeerInfo   = 64 << 10
+	MaxPeerInfo   = 1<<16 - 1
 
 	keyMethod     = 2
 	keyMethodMask = 0x0f // the rest of the byte is flags
@@ -44,7 +45,8 @@ type Message struct {
 	PeerInfo           string
 }
 
-// Append appends the message to dst, as a client or a server sends it.
+// Append appends the message to dst, as a client or a server sends it. Strings
+// must be within the limits above.
 func (m *Message) Append(dst []byte, fromClient bool) []byte {
 	dst = append(dst, 0, 0, 0, 0, keyMethod)
 	if fromClient {
@@ -133,7 +135,7 @@ func (p *Parser) Write(b []byte) (done bool, rest []byte, err error) {
 				break
 			}
 			p.length, p.head, p.data = int(binary.BigEndian.Uint16(p.head)), p.head[:0], nil
-			if p.length > fieldLimits[p.field] && p.field != fieldPeerInfo {
+			if p.length > fieldLimits[p.field] {
 				return false, nil, ErrTooLong
 			}
 		}

@@ -25,12 +25,12 @@ const (
 	ProtoDNSOptionV2    Proto = 1 << 11
 	ProtoPushUpdate     Proto = 1 << 12
 	maxPeerInfoLines          = 256
-	maxEnvValue               = 255
+	maxEnvLine                = 255 // bytes of NAME=value in an environment, as stock cuts it
 	maxAnnouncedCiphers       = 64
 )
 
 // PeerInfo is what a client tells of itself. Its strings are as the client sent
-// them: printable or not.
+// them: printable or not, and up to MaxPeerInfo long.
 type PeerInfo struct {
 	Proto    Proto
 	Version  string   // IV_VER
@@ -69,30 +69,37 @@ func ParsePeerInfo(s string) (p PeerInfo) {
 func (p *PeerInfo) take(name, value string) {
 	switch name {
 	case "IV_PROTO":
-		n, _ := strconv.ParseUint(value, 10, 32)
-		p.Proto = Proto(n)
+		p.Proto = Proto(number(value))
 	case "IV_VER":
-		p.Version = value
+		p.Version = strings.Clone(value)
 	case "IV_PLAT":
-		p.Platform = value
+		p.Platform = strings.Clone(value)
 	case "IV_GUI_VER":
-		p.GUI = value
+		p.GUI = strings.Clone(value)
 	case "IV_SSO":
-		p.SSO = value
+		p.SSO = strings.Clone(value)
 	case "IV_CIPHERS":
-		if all := strings.Split(value, ":"); len(all) <= maxAnnouncedCiphers {
-			p.Ciphers = all
-		} else {
-			p.Ciphers = all[:maxAnnouncedCiphers]
-		}
+		// The last part is what is left over when there are too many.
+		all := strings.SplitN(strings.Clone(value), ":", maxAnnouncedCiphers+1)
+		p.Ciphers = all[:min(len(all), maxAnnouncedCiphers)]
 	case "IV_NCP":
-		p.NCP, _ = strconv.Atoi(value)
+		p.NCP = int(number(value))
 	case "IV_MTU":
-		p.MTU, _ = strconv.Atoi(value)
+		p.MTU = int(number(value))
 	}
-	if strings.HasPrefix(name, "IV_") || strings.HasPrefix(name, "UV_") {
-		p.env = append(p.env, Variable{name, envValue(value)})
+	room := maxEnvLine - len(name) - len("=")
+	if room >= 0 && (strings.HasPrefix(name, "IV_") || strings.HasPrefix(name, "UV_")) {
+		p.env = append(p.env, Variable{strings.Clone(name), envValue(value[:min(len(value), room)])})
 	}
+}
+
+// number reads a number of at most 31 bits; anything else counts as 0.
+func number(s string) uint32 {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
 }
 
 func isName(s string) bool {
@@ -104,10 +111,10 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// envValue makes a value harmless in an environment: at most 255 bytes, and
-// `_` for spaces, for what is not printable, and for what a shell would act on.
+// envValue makes a value harmless in an environment: `_` for spaces, for what
+// is not printable, and for what a shell expands inside quotes.
 func envValue(s string) string {
-	b := []byte(s[:min(len(s), maxEnvValue)])
+	b := []byte(s)
 	for i, c := range b {
 		if c <= ' ' || c > '~' || c == '$' || c == '(' || c == '`' {
 			b[i] = '_'
@@ -116,6 +123,6 @@ func envValue(s string) string {
 	return string(b)
 }
 
-// Env returns the variables that scripts see: IV_ and UV_ ones, with their
-// values made harmless.
+// Env returns the variables that scripts see: IV_ and UV_ ones, cut to 255 bytes
+// with their names and made harmless. A name may be there twice; the last one counts.
 func (p *PeerInfo) Env() []Variable { return p.env }

@@ -24,13 +24,39 @@ func TestPeerInfo(t *testing.T) {
 	if env["UV_ID"] != "__reboot)__x__" {
 		t.Errorf("UV_ID is %q", env["UV_ID"])
 	}
-	if len(env["UV_LONG"]) != 255 {
+	if len("UV_LONG="+env["UV_LONG"]) != 255 {
 		t.Errorf("UV_LONG has %d bytes", len(env["UV_LONG"]))
 	}
 	for _, name := range []string{"X", "nonsense", "IV bad"} {
 		if _, ok := env[name]; ok {
 			t.Errorf("%q is in the environment", name)
 		}
+	}
+}
+
+// TestEnvAsStock has what OpenVPN 2.6.14 put into a script's environment for
+// a client's UV_S.
+func TestEnvAsStock(t *testing.T) {
+	p := ParsePeerInfo("UV_S=a b$(c)`d`;e'f\"g&h|i<\u00e9>\\\nIV_SSL=OpenSSL 3.0.19 27 Jan 2026\n")
+	if got := p.Env(); !slices.Equal(got, []Variable{{"UV_S", `a_b__c)_d_;e'f"g&h|i<__>\`}, {"IV_SSL", "OpenSSL_3.0.19_27_Jan_2026"}}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestPeerInfoLies: numbers that are none count as 0, and lists end somewhere.
+func TestPeerInfoLies(t *testing.T) {
+	for _, bad := range []string{"-2", "99999999999999999999", "4294967296", "2x", ""} {
+		p := ParsePeerInfo("IV_PROTO=" + bad + "\nIV_NCP=" + bad + "\nIV_MTU=" + bad)
+		if p.Proto != 0 || p.NCP != 0 || p.MTU != 0 {
+			t.Errorf("%q: %+v", bad, p)
+		}
+	}
+	p := ParsePeerInfo("IV_CIPHERS=" + strings.Repeat("AES-256-GCM:", 5000) + "\nUV_" + strings.Repeat("X", 300) + "=1\n")
+	if len(p.Ciphers) != maxAnnouncedCiphers || p.Ciphers[maxAnnouncedCiphers-1] != "AES-256-GCM" {
+		t.Errorf("%d ciphers, the last is %.40q", len(p.Ciphers), p.Ciphers[len(p.Ciphers)-1])
+	}
+	if got := p.Env(); len(got) != 1 || got[0].Name != "IV_CIPHERS" {
+		t.Errorf("a name of 303 bytes is in the environment: %d variables", len(got))
 	}
 }
 
@@ -46,7 +72,7 @@ func FuzzPeerInfo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		p := ParsePeerInfo(s)
 		for _, v := range p.Env() {
-			if strings.ContainsFunc(v.Name+v.Value, func(r rune) bool { return r < '!' || r > '~' || r == '$' || r == '`' || r == '(' }) || len(v.Value) > maxEnvValue {
+			if strings.ContainsFunc(v.Name+v.Value, func(r rune) bool { return r < '!' || r > '~' || r == '$' || r == '`' || r == '(' }) || len(v.Name+"="+v.Value) > maxEnvLine {
 				t.Fatalf("variable %q=%q", v.Name, v.Value)
 			}
 		}

@@ -13,6 +13,10 @@ import (
 // them they fit the 1024 bytes that clients have for it.
 const pushBytes = 940
 
+// MaxOption is how long one pushed option may be, in bytes. Stock clients cut
+// a longer one there and take the rest for another option (2.6.14 does).
+const MaxOption = 255
+
 // ErrComma says that an option holds a comma, which separates options and
 // cannot be escaped.
 var ErrComma = errors.New("an option with a comma cannot be pushed")
@@ -28,8 +32,8 @@ func (p *Push) Add(option string) error {
 		return errors.New("an empty option cannot be pushed")
 	case strings.Contains(option, ","):
 		return ErrComma
-	case len(option) > pushBytes:
-		return fmt.Errorf("option of %d bytes, a PUSH_REPLY holds %d", len(option), pushBytes)
+	case len(option) > MaxOption:
+		return fmt.Errorf("option has %d bytes, clients take %d", len(option), MaxOption)
 	case strings.ContainsFunc(option, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return errors.New("an option with control characters cannot be pushed")
 	}
@@ -48,10 +52,11 @@ func (p *Push) Messages() []string {
 		parts[len(parts)-1] += "," + o
 		size += 1 + len(o)
 	}
-	if len(parts) > 1 {
-		for i := range parts {
-			parts[i] += ",push-continuation " + map[bool]string{true: "1", false: "2"}[i == len(parts)-1]
+	if last := len(parts) - 1; last > 0 {
+		for i := range last {
+			parts[i] += ",push-continuation 2"
 		}
+		parts[last] += ",push-continuation 1"
 	}
 	return parts
 }

@@ -56,13 +56,16 @@ func TestPushRefuses(t *testing.T) {
 	if err := p.Add("dhcp-option DNS 1.1.1.1,route 0.0.0.0"); !errors.Is(err, ErrComma) {
 		t.Errorf("comma: %v", err)
 	}
-	for _, o := range []string{"", "a\nb", strings.Repeat("x", pushBytes+1)} {
+	for _, o := range []string{"", "a\nb", strings.Repeat("x", 256)} {
 		if p.Add(o) == nil {
 			t.Errorf("%.20q was taken", o)
 		}
 	}
 	if got := p.Messages(); len(got) != 1 || got[0] != PushReply {
 		t.Errorf("%q", got)
+	}
+	if err := p.Add(strings.Repeat("x", 255)); err != nil {
+		t.Errorf("255 bytes: %v", err)
 	}
 }
 

@@ -23,17 +23,18 @@ const (
 	tokenSession = 12 // bytes of session id
 	tokenTime    = 8  // bytes of a time, seconds
 	tokenLen     = tokenSession + 2*tokenTime + sha256.Size
-	tokenKeyAt   = 64 // the HMAC key's place in the file's 128 bytes
+	tokenTextLen = len(TokenPrefix) + tokenLen/3*4 // base64 without padding: 60 is a multiple of 3
+	tokenKeyAt   = 64                              // the HMAC key's place in the file's 128 bytes
 
 	// clockSkew is how far in the future a token may have been made, for
-	// servers that share a secret.
+	// servers that share a secret. Stock servers grant nothing.
 	clockSkew = time.Minute
 )
 
 var (
 	// ErrToken says that a password is no token of this server's for this user.
 	ErrToken = errors.New("auth token is not authentic")
-	// ErrTokenExpired says that a token is authentic and too old.
+	// ErrTokenExpired says that a token is authentic, and too old or from the future.
 	ErrTokenExpired = errors.New("auth token has expired")
 )
 
@@ -47,7 +48,8 @@ type Tokens struct {
 
 // NewTokens takes the secret's file, or makes a secret that lasts as long as the
 // process if it is nil. A token is good for lifetime from its first issue, 0: for ever, and, if
-// renewal is not 0, for two renewals without being renewed.
+// renewal is not 0, for two renewals without being renewed. Stock OpenVPN takes
+// reneg-sec for a renewal that is not given.
 func NewTokens(file []byte, lifetime, renewal time.Duration) (*Tokens, error) {
 	t := &Tokens{lifetime: lifetime, renewal: renewal}
 	if file == nil {
@@ -62,8 +64,11 @@ func NewTokens(file []byte, lifetime, renewal time.Duration) (*Tokens, error) {
 	return t, nil
 }
 
-// IsToken reports whether a password has the form of a token.
-func IsToken(password string) bool { return strings.HasPrefix(password, TokenPrefix) }
+// IsToken reports whether a password has the form of a token: its prefix and
+// length. Others are passwords, whatever they begin with.
+func IsToken(password string) bool {
+	return strings.HasPrefix(password, TokenPrefix) && len(password) == tokenTextLen
+}
 
 // Token is what a token says.
 type Token struct {
@@ -71,11 +76,17 @@ type Token struct {
 	Initial, Renewed time.Time
 }
 
-// Issue makes a user's first token.
+// NewToken starts a session at now, with a random id that scripts can be told
+// before there is a token: Renew makes the first one too.
+func NewToken(now time.Time) Token {
+	k := Token{Initial: now, Renewed: now}
+	_, _ = rand.Read(k.Session[:]) // never fails
+	return k
+}
+
+// Issue makes a user's first token, of a new session.
 func (t *Tokens) Issue(user string, now time.Time) string {
-	k := Token{Initial: now}
-	_, _ = rand.Read(k.Session[:])
-	return t.Renew(user, k, now)
+	return t.Renew(user, NewToken(now), now)
 }
 
 // Renew makes a token that follows k.
@@ -95,14 +106,16 @@ func (t *Tokens) mac(user string, b []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Check returns what a user's token says. The error is ErrToken or
-// ErrTokenExpired.
+// Check returns what a user's token says. The error is ErrToken, or
+// ErrTokenExpired: then the Token is what an authentic one said.
+//
+// A token of the same session that was made out to the empty user, with which
+// stock OpenVPN helps clients that lose their name, is none of this user.
 func (t *Tokens) Check(user, token string, now time.Time) (k Token, err error) {
-	text, ok := strings.CutPrefix(token, TokenPrefix)
-	if !ok || len(text) != base64.StdEncoding.EncodedLen(tokenLen) {
+	if !IsToken(token) {
 		return k, ErrToken
 	}
-	b, err := base64.StdEncoding.DecodeString(text)
+	b, err := base64.StdEncoding.DecodeString(token[len(TokenPrefix):])
 	if err != nil || len(b) != tokenLen {
 		return k, ErrToken
 	}
@@ -114,10 +127,10 @@ func (t *Tokens) Check(user, token string, now time.Time) (k Token, err error) {
 	k.Initial = time.Unix(int64(binary.BigEndian.Uint64(b[tokenSession:])), 0)
 	k.Renewed = time.Unix(int64(binary.BigEndian.Uint64(b[tokenSession+tokenTime:])), 0)
 	switch {
-	case k.Initial.After(k.Renewed) || k.Renewed.After(now.Add(clockSkew)):
-		return k, ErrToken
-	case t.lifetime > 0 && now.Sub(k.Initial) > t.lifetime,
-		t.renewal > 0 && now.Sub(k.Renewed) > 2*t.renewal:
+	case k.Initial.After(k.Renewed),
+		k.Renewed.After(now.Add(clockSkew)),
+		t.lifetime > 0 && now.Sub(k.Initial) > t.lifetime,
+		t.renewal > 0 && now.Sub(k.Renewed) >= 2*t.renewal:
 		return k, ErrTokenExpired
 	}
 	return k, nil

@@ -43,12 +43,48 @@ func TestToken(t *testing.T) {
 		"no token":             {"joe", "secret", 0, tokens, ErrToken},
 		"not renewed for long": {"joe", first, 21 * time.Minute, tokens, ErrTokenExpired},
 		"past its lifetime":    {"joe", renewed, 61 * time.Minute, tokens, ErrTokenExpired},
-		"made in the future":   {"joe", first, -time.Hour, tokens, ErrToken},
+		"made in the future":   {"joe", first, -time.Hour, tokens, ErrTokenExpired},
+		"of the empty user":    {"joe", tokens.Issue("", now), 0, tokens, ErrToken},
+		"renewed before made":  {"joe", tokens.Renew("joe", NewToken(now), now.Add(-time.Minute)), 0, tokens, ErrTokenExpired},
+		"two renewals old":     {"joe", first, 20 * time.Minute, tokens, ErrTokenExpired},
 		"skewed clock is fine": {"joe", first, -30 * time.Second, tokens, nil},
 		"renewed just in time": {"joe", first, 19 * time.Minute, tokens, nil},
 	} {
 		if _, err := v.tokens.Check(v.user, v.token, now.Add(v.after)); !errors.Is(err, v.want) || (err == nil) != (v.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, v.want)
+		}
+	}
+}
+
+// TestExpiredToken: who may accept an expired token all the same is told whose
+// session it was.
+func TestExpiredToken(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	tokens, err := NewTokens(nil, time.Hour, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := NewToken(now)
+	k, err := tokens.Check("joe", tokens.Renew("joe", made, now), now.Add(2*time.Hour))
+	if !errors.Is(err, ErrTokenExpired) || k.ID() != made.ID() || !k.Initial.Equal(now) {
+		t.Errorf("%+v, %v", k, err)
+	}
+}
+
+// TestIsToken: as with stock OpenVPN, what has a token's prefix and not its
+// length is a password.
+func TestIsToken(t *testing.T) {
+	for password, want := range map[string]bool{
+		TokenPrefix + strings.Repeat("A", 80): true,
+		TokenPrefix + strings.Repeat("!", 80): true, // and no authentic one
+		TokenPrefix + strings.Repeat("A", 79): false,
+		TokenPrefix + strings.Repeat("A", 84): false,
+		TokenPrefix + "secret":                false,
+		strings.Repeat("A", 91):               false,
+		"":                                    false,
+	} {
+		if got := IsToken(password); got != want {
+			t.Errorf("%.20q of %d bytes: %v", password, len(password), got)
 		}
 	}
 }
@@ -100,4 +136,33 @@ func FuzzToken(f *testing.F) {
 			t.Fatal("what is no token was accepted")
 		}
 	})
+}
+
+// TestStockRenewedToken checks the two tokens that OpenVPN 2.6.14 gave one
+// client, at its connection and 4 seconds later at its renegotiation.
+func TestStockRenewedToken(t *testing.T) {
+	file, err := os.ReadFile("testdata/auth-token-renewed.key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := NewTokens(file, time.Hour, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		first   = "SESS_ID_AT_d+oIyiLDIMx+XJ3pAAAAAGsOT3UAAAAAaw5PdSWWYeoVn+0VrxlHfgkjZXHGoOM/C1IQ8Ezd9V5iPUVa"
+		renewed = "SESS_ID_AT_d+oIyiLDIMx+XJ3pAAAAAGsOT3UAAAAAaw5PefRSRrF4hTmfGpTbskGxDSAJQiVj3F1J0dSeNABtWNdE"
+	)
+	made := time.Unix(0x6b0e4f75, 0)
+	k, err := tokens.Check("alice", first, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours := tokens.Renew("alice", k, made.Add(4*time.Second)); ours != renewed {
+		t.Errorf("ours is %s", ours)
+	}
+	k, err = tokens.Check("alice", renewed, made.Add(time.Minute))
+	if err != nil || !k.Initial.Equal(made) || !k.Renewed.Equal(made.Add(4*time.Second)) || k.ID() != "d+oIyiLDIMx+XJ3p" {
+		t.Errorf("%+v, %v", k, err)
+	}
 }
