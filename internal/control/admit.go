@@ -63,6 +63,7 @@ func (i *instance) admit(pushes []ovpnconf.Push, now time.Time) error {
 			c.inactiveBytes = c.conf.InactiveBytes
 		}
 	}
+	i.tokenDue(now)
 	if conf.RenegBytes > 0 || conf.RenegPackets > 0 {
 		c.budgetAt = now.Add(budgetCheck)
 	}
@@ -110,7 +111,31 @@ func (i *instance) rekey(a *attempt, v verdict, now time.Time) {
 		return
 	}
 	i.client.token = v.token
+	i.tokenDue(now)
 	_ = i.sess.Send(keyex.PushReply+",auth-token "+v.token, now)
+}
+
+// tokenDue sets when the client gets its next auth token, if renegotiations
+// do not come round in time.
+func (i *instance) tokenDue(now time.Time) {
+	c, conf := &i.client, i.set.conf
+	c.tokenAt = time.Time{}
+	if every := conf.Auth.Token.Renewal; c.token != "" && i.set.tokens != nil && every > 0 && (conf.RenegMax == 0 || every < conf.RenegMax) {
+		c.tokenAt = now.Add(every)
+	}
+}
+
+// renewToken gives a client the token that follows the one it has.
+func (i *instance) renewToken(now time.Time) {
+	c := &i.client
+	i.tokenDue(now)
+	k, err := i.set.tokens.Check(c.username, c.token, now)
+	if err != nil {
+		c.tokenAt = time.Time{} // its lifetime is over: the next renegotiation asks
+		return
+	}
+	c.token = i.set.tokens.Renew(c.username, k, now)
+	_ = i.sess.Send(keyex.PushReply+",auth-token "+c.token, now)
 }
 
 // reply makes a client's PUSH_REPLY.
@@ -136,7 +161,9 @@ func (i *instance) reply(pushes []ovpnconf.Push) []string {
 	if c.token != "" {
 		b.Must("auth-token " + c.token)
 	}
-	b.Must("cipher " + c.cipher.String())
+	if len(c.info.Ciphers) > 0 || c.info.NCP > 0 {
+		b.Must("cipher " + c.cipher.String()) // others use what they have configured
+	}
 	for _, o := range keyex.ProtocolFlags(&c.info, c.ekm, c.dynamic) {
 		b.Must(o)
 	}

@@ -109,7 +109,7 @@ func TestTokenReplacesPassword(t *testing.T) {
 	if asked := read(t, count); asked != "x\n" {
 		t.Errorf("the script was asked %d times", len(asked)/2)
 	}
-	b.dial(address(3), login("eve", token)).fails("AUTH_FAILED,SESSION")
+	b.dial(address(3), login("eve", token)).fails("AUTH_FAILED")
 }
 
 // TestIdentityIsLocked: nobody becomes another one by renegotiating.

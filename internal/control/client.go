@@ -52,6 +52,7 @@ type client struct {
 	spentBytes, spentPackets uint64    // when the newest key was installed
 
 	timeoutAt     time.Time // session-timeout
+	tokenAt       time.Time // the client gets a new auth token
 	inactive      time.Duration
 	inactiveBytes int64
 	activeUntil   time.Time

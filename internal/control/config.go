@@ -67,11 +67,20 @@ func newSettings(c *ovpnconf.Server, cfg Config) (*settings, error) {
 				return nil, err
 			}
 		}
-		if s.tokens, err = keyex.NewTokens(secret, c.Auth.Token.Lifetime, c.Auth.Token.Renewal); err != nil {
+		if s.tokens, err = keyex.NewTokens(secret, c.Auth.Token.Lifetime, tokenRenewal(c)); err != nil {
 			return nil, fmt.Errorf("read auth-gen-token-secret: %w", err)
 		}
 	}
 	return s, s.wrapping()
+}
+
+// tokenRenewal is how often a client gets a new auth token: reneg-sec unless it is
+// given. A token is good for twice as long.
+func tokenRenewal(c *ovpnconf.Server) time.Duration {
+	if c.Auth.Token.Renewal > 0 {
+		return c.Auth.Token.Renewal
+	}
+	return c.RenegMax
 }
 
 // wrapping prepares the wrapping of control packets.

@@ -105,6 +105,9 @@ func (i *instance) due(now time.Time) {
 	if i.phase != established {
 		return
 	}
+	if reached(c.tokenAt, now) {
+		i.renewToken(now)
+	}
 	if reached(c.renegAt, now) || i.spent(now) {
 		i.renegotiate(now)
 	}
@@ -118,7 +121,7 @@ func (i *instance) deadline() time.Time {
 	if i.phase != established {
 		return i.closeAt
 	}
-	return earliest(i.closeAt, i.keys.deadline(), c.timeoutAt, c.expires, c.activeUntil, c.renegAt, c.budgetAt)
+	return earliest(i.closeAt, i.keys.deadline(), c.timeoutAt, c.expires, c.activeUntil, c.renegAt, c.budgetAt, c.tokenAt)
 }
 
 // renegotiate starts a soft reset, unless one is under way.

@@ -126,20 +126,24 @@ func (q *question) password(ctx context.Context) verdict {
 	is := q.set.tokens != nil && keyex.IsToken(a.password)
 	if is {
 		token, tokenErr = q.set.tokens.Check(a.username, a.password, time.Now())
-		if tokenErr != nil && !c.Token.External {
-			return verdict{reason: tokenErr.Error(), told: keyex.SessionExpired("token is expired or not valid")}
-		}
-		if !c.Token.External {
+	}
+	if is && !c.Token.External {
+		switch tokenErr {
+		case nil:
 			return verdict{ok: true, username: a.username, token: q.renewed(token)}
+		case keyex.ErrTokenExpired:
+			return verdict{reason: tokenErr.Error(), told: keyex.SessionExpired("token expired")}
 		}
+		return verdict{reason: tokenErr.Error()}
 	}
 	env := q.env.Clone()
 	env.Set("script_type", "user-pass-verify")
-	if c.Token.External {
-		env.Set("session_state", tokenState(a.password, is, tokenErr))
-		if is && tokenErr == nil {
-			env.Set("session_id", token.ID())
+	if q.set.tokens != nil {
+		env.Set("session_state", tokenState(is, tokenErr))
+		if !is || tokenErr == keyex.ErrToken {
+			token = keyex.NewToken(time.Now())
 		}
+		env.Set("session_id", token.ID())
 	}
 	v, err := q.set.runner.VerifyUserPass(ctx, script.UserPass{Command: script.Command(c.Verify), ViaFile: c.ViaFile,
 		Username: a.username, Password: a.password, Env: env, Pending: q.pending,
@@ -155,7 +159,8 @@ func (q *question) password(ctx context.Context) verdict {
 		if is && tokenErr == nil {
 			out.token = q.renewed(token)
 		} else {
-			out.token = q.set.tokens.Issue(a.username, time.Now())
+			// One that has expired and was accepted nevertheless keeps its session and beginning.
+			out.token = q.set.tokens.Renew(a.username, token, time.Now())
 		}
 	}
 	return out
@@ -164,17 +169,16 @@ func (q *question) password(ctx context.Context) verdict {
 // renewed returns the token that follows the client's, or "" while that is new enough.
 func (q *question) renewed(k keyex.Token) string {
 	now := time.Now()
-	if every := q.set.conf.Auth.Token.Renewal; every > 0 && now.Sub(k.Renewed) < every {
+	if now.Sub(k.Renewed) < tokenRenewal(q.set.conf)/2 {
 		return ""
 	}
 	return q.set.tokens.Renew(q.attempt.username, k, now)
 }
 
-// tokenState is what a command is told about a token with external-auth.
-func tokenState(password string, is bool, err error) string {
+// tokenState is what a command is told about the password: whether it is a
+// token, and of what use.
+func tokenState(is bool, err error) string {
 	switch {
-	case !is && password == "":
-		return "Empty"
 	case !is:
 		return "Initial"
 	case err == nil:

@@ -149,7 +149,7 @@ func (s *Server) contents() []content {
 		{s.TLS.AskPass, nil},
 		{s.Wrap.Key, isStaticKey},
 		{s.Wrap.V2, isServerKey},
-		{s.Auth.Token.Secret, hasPEM("OpenVPN auth-gen-token secret key")},
+		{s.Auth.Token.Secret, hasPEM("OpenVPN auth-token server key")},
 	}
 	if !s.Peers.CRLDir {
 		list = append(list, content{s.Peers.CRL, isCRL})

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// maxPush is the most bytes of one pushed option: a PUSH_REPLY of a 1024-byte
-// buffer has 940 left beside its name and push-continuation.
-const maxPush = 900
+// maxPush is the most bytes of one pushed option: clients cut an option there, and
+// take the rest for another one.
+const maxPush = 255
 
 func pushOptions() []OptionDoc {
 	t := TopicPush
