@@ -18,6 +18,8 @@ server=ovx-demo-$id-s client=ovx-demo-$id-c
 AT_LEAST=5000
 
 work=$(mktemp -d)
+# Those of what runs beside us. Started without a function around: its shell, and not the
+# program, would have the pid.
 pids=()
 leave() {
 	local rc=$? pid
@@ -116,7 +118,7 @@ heading "ovpn-xdp check server.conf"
 
 heading "ovpn-xdp run --config server.conf --nic eth0"
 cd "$work"
-in_server "$bin" run --config server.conf --nic eth0 --name "$name" --ready-file "$work/ready" >"$work/gateway.log" 2>&1 &
+nsenter --net=/run/netns/"$server" -- "$bin" run --config server.conf --nic eth0 --name "$name" --ready-file "$work/ready" >"$work/gateway.log" 2>&1 &
 gateway=$!
 pids+=("$gateway")
 for ((i = 0; i < 100; i++)); do
@@ -127,7 +129,7 @@ done
 row "rung" "$("$bin" status --name "$name" --json | jq -r '.nics[0] | "\(.rung), \(.xdp_mode)"')"
 
 heading "openvpn --config client.conf ($(openvpn --version | awk 'NR==1 {print $1, $2}'))"
-in_client openvpn --config client.conf >"$work/client.log" 2>&1 &
+nsenter --net=/run/netns/"$client" -- openvpn --config client.conf >"$work/client.log" 2>&1 &
 pids+=("$!")
 for ((i = 0; i < 200; i++)); do
 	! grep -q "Initialization Sequence Completed" client.log || break
@@ -144,7 +146,7 @@ pinged() {
 in_client ping -q -c 1 -W 2 10.8.0.1 >/dev/null || true
 pinged 10.8.0.1
 pinged fd00:8::1
-in_server iperf3 -s -B 10.8.0.1 >"$work/iperf-server.log" 2>&1 &
+nsenter --net=/run/netns/"$server" -- iperf3 -s -B 10.8.0.1 >"$work/iperf-server.log" 2>&1 &
 pids+=("$!")
 for ((i = 0; i < 50; i++)); do
 	[ -z "$(in_server ss -Hltn "sport = :5201")" ] || break

@@ -24,32 +24,60 @@ var opensslSuites = map[string]uint16{
 }
 
 // cipherSuites finds suites by OpenSSL's, OpenVPN's or IANA's names. Names that
-// crypto/tls doesn't have are left out; if none remains it is an error.
+// crypto/tls doesn't have are left out. Of expressions such as HIGH or ECDHE+AESGCM
+// only exclusions of single suites are understood: for the others the suites with
+// AEAD ciphers stand. nil means the default. If no suite remains it is an error.
 func cipherSuites(names []string) (ids []uint16, err error) {
+	var without []uint16
 	for _, name := range names {
-		if strings.ContainsAny(name, "!+@") || name == "DEFAULT" || name == "HIGH" {
-			continue // classes and exclusions of OpenSSL: the default has neither weak nor anonymous suites
+		if rest := strings.TrimLeft(name, "!-"); rest != name {
+			if id, ok := suite(rest); ok {
+				without = append(without, id)
+			}
+			continue
 		}
-		if id, ok := suite(name); ok && !slices.Contains(ids, id) {
+		switch id, ok := suite(name); {
+		case ok:
 			ids = append(ids, id)
+		case name == "DEFAULT" || slices.Contains(classes, name) || strings.Contains(name, "+"):
+			ids = append(ids, aead()...)
 		}
 	}
-	if plain := slices.ContainsFunc(names, func(n string) bool { return n == "DEFAULT" || n == "HIGH" }); plain {
-		return nil, nil
-	}
+	slices.Sort(ids) // the order is crypto/tls's own
+	ids = slices.DeleteFunc(slices.Compact(ids), func(id uint16) bool { return slices.Contains(without, id) })
 	if len(names) > 0 && len(ids) == 0 {
 		return nil, fmt.Errorf("tls-cipher: none of %s is to be had; suites need ECDHE", strings.Join(names, ":"))
 	}
 	return ids, nil
 }
 
+// classes are OpenSSL's words for groups of suites that contain what crypto/tls has.
+var classes = []string{"ALL", "HIGH", "TLSv1.2", "ECDHE", "EECDH", "kECDHE", "kEECDH", "ECDSA", "aECDSA", "RSA", "aRSA",
+	"AES", "AES128", "AES256", "AESGCM", "CHACHA20", "SHA256", "SHA384", "SUITEB128", "SUITEB192"}
+
+// aead are the suites of TLS 1.2 with forward secrecy and an AEAD cipher.
+func aead() (ids []uint16) {
+	for name, id := range opensslSuites {
+		if strings.Contains(name, "GCM") || strings.Contains(name, "CHACHA20") {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// suite finds one suite. Those with RSA key exchange have to be named; what is broken
+// (RC4, 3DES) cannot be.
 func suite(name string) (uint16, bool) {
 	if id, ok := opensslSuites[strings.TrimPrefix(name, "TLS-")]; ok {
 		return id, true
 	}
 	iana := strings.ReplaceAll(name, "-", "_")
 	for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
-		if s.Name == iana || strings.TrimSuffix(s.Name, "_SHA256") == iana {
+		if strings.Contains(s.Name, "RC4") || strings.Contains(s.Name, "3DES") || !slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
+			continue
+		}
+		// OpenVPN's names end before the hash of CHACHA20's.
+		if s.Name == iana || strings.Contains(s.Name, "CHACHA20") && strings.TrimSuffix(s.Name, "_SHA256") == iana {
 			return s.ID, true
 		}
 	}
