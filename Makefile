@@ -31,6 +31,11 @@ build: ## Static binary in bin/
 	@mkdir -p $(dir $(BIN))
 	$(GO_BUILD) -o $(BIN) ./cmd/ovpn-xdp
 
+.PHONY: auth-pam
+auth-pam: ## PAM helper for auth-user-pass-verify, in bin/
+	@hack/deps.sh pam
+	CGO_ENABLED=1 go build -tags pam -trimpath -buildvcs=false -ldflags "-s -w" -o $(dir $(BIN))ovpn-xdp-auth-pam ./cmd/ovpn-xdp-auth-pam
+
 .PHONY: demo
 demo: ## A stock OpenVPN client at this gateway, and what the counters say
 	@hack/deps.sh demo
@@ -110,8 +115,11 @@ docker: ## Container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 .PHONY: install
-install: build ## Binary to PREFIX/bin (/usr/local), shell completion for bash
+install: build ## Binary to PREFIX/bin (/usr/local), completion for bash, systemd unit, PAM helper if built
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/ovpn-xdp
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's#/usr/bin/ovpn-xdp#$(PREFIX)/bin/ovpn-xdp#' packaging/systemd/ovpn-xdp@.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/ovpn-xdp@.service
+	[ ! -x $(dir $(BIN))ovpn-xdp-auth-pam ] || install -D -m 0755 $(dir $(BIN))ovpn-xdp-auth-pam $(DESTDIR)/usr/lib/ovpn-xdp/auth-pam
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(BIN) completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ovpn-xdp
 

@@ -3,7 +3,7 @@
 #
 # Installs the Debian packages that a make target needs and that are missing.
 #
-#   hack/deps.sh GROUP...     GROUP: demo test lint generate bench kernels
+#   hack/deps.sh GROUP...     GROUP: demo test lint generate pam bench kernels
 #
 # On Debian as root it installs; anywhere else it prints what is missing and exits 1.
 # Quiet and without network access when nothing is missing.
@@ -22,14 +22,14 @@ packages_for() {
 		jq jq
 		procps ps
 		util-linux nsenter
+		openvpn openvpn
+		openssl openssl
 	END
 	test) packages_for demo; cat <<-END ;;
 		gcc gcc
 		libc6-dev /usr/include/stdlib.h
 		nftables nft
 		tcpdump tcpdump
-		openvpn openvpn
-		openssl openssl
 		kmod modprobe
 		debian-archive-keyring /usr/share/keyrings/debian-archive-keyring.gpg
 	END
@@ -45,9 +45,12 @@ packages_for() {
 		gcc gcc
 		git git
 	END
+	pam) cat <<-END ;;
+		gcc gcc
+		libc6-dev /usr/include/stdlib.h
+		libpam0g-dev /usr/include/security/pam_appl.h
+	END
 	bench) packages_for demo; cat <<-END ;;
-		openvpn openvpn
-		openssl openssl
 		wireguard-tools wg
 	END
 	kernels) cat <<-END ;;
@@ -57,8 +60,11 @@ packages_for() {
 		xz-utils xz
 		zstd zstd
 		kmod depmod
+		openvpn openvpn
+		openssl openssl
+		debian-archive-keyring /usr/share/keyrings/debian-archive-keyring.gpg
 	END
-	*) echo "deps.sh: unknown group \"$1\"; groups: demo test lint generate bench kernels" >&2; return 2 ;;
+	*) echo "deps.sh: unknown group \"$1\"; groups: demo test lint generate pam bench kernels" >&2; return 2 ;;
 	esac
 }
 
