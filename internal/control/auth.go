@@ -13,6 +13,9 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
 )
 
+// maxPending bounds how long an answer may take that a command has deferred.
+const maxPending = time.Hour
+
 // attempt is one key's exchange on its way to an answer: who says it is there.
 type attempt struct {
 	keyID    uint8
@@ -63,10 +66,18 @@ func (i *instance) keyExchanged(e session.Event, now time.Time) {
 		return
 	}
 	i.client.answers = make(chan string, 1)
-	q.env, q.pending, q.answers = i.env(a), i.pending(), i.client.answers
+	q.env, q.answers = i.env(a), i.client.answers
 	i.svc.background(i, func(ctx context.Context) func(time.Time) {
-		ctx, cancel := context.WithTimeout(ctx, q.set.conf.HandWindow)
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		limit := time.AfterFunc(q.set.conf.HandWindow, cancel)
+		defer limit.Stop()
+		tell := i.pending()
+		q.pending = func(p script.Pending) {
+			// The client waits as long as it is told to.
+			limit.Reset(min(max(time.Duration(p.Timeout)*time.Second, q.set.conf.HandWindow), maxPending))
+			tell(p)
+		}
 		v := q.answer(ctx)
 		return func(now time.Time) { i.settle(a, v, now) }
 	})

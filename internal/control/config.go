@@ -169,7 +169,7 @@ func verifyOptions(c *ovpnconf.Server) (verify.Options, error) {
 		CAPath: p.CAPath, CRLDir: p.CRLDir,
 		ClientCert: verify.ClientCert(p.ClientCert), RemoteKU: p.RemoteKU, RemoteKUAny: p.RemoteKUAny, RemoteEKU: p.RemoteEKU,
 		Name: p.Name, NameType: verify.NameType(p.NameType), Fingerprints: p.Fingerprints, UsernameFields: p.UsernameFields,
-		MinVersion: c.TLS.MinVersion, MaxVersion: c.TLS.MaxVersion, Ciphers: c.TLS.Ciphers, Groups: c.TLS.Groups,
+		MinVersion: c.TLS.MinVersion, MaxVersion: c.TLS.MaxVersion, Ciphers: c.TLS.Ciphers, Groups: c.TLS.Groups, CertProfile: c.TLS.CertProfile,
 	}
 	// The list is read again for each handshake, unless it stands in the configuration itself.
 	if o.CRL = p.CRL.Path; p.CRL.Inline != nil {

@@ -12,6 +12,9 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 )
 
+// started is when the process was.
+var started = time.Now()
+
 // BaseEnv returns the variables that every command sees, up and down included.
 func BaseEnv(conf *ovpnconf.Server, dev string) *script.Env {
 	e := &script.Env{}
@@ -22,6 +25,8 @@ func BaseEnv(conf *ovpnconf.Server, dev string) *script.Env {
 	e.Set("verb", strconv.Itoa(conf.Log.Verb))
 	e.Set("daemon", "0")
 	e.Set("daemon_log_redirect", "0")
+	e.Set("daemon_start_time", strconv.FormatInt(started.Unix(), 10))
+	e.Set("redirect_gateway", "0")
 	e.Set("daemon_pid", strconv.Itoa(os.Getpid()))
 	if n := conf.Network4; n.Own.IsValid() {
 		e.Set("ifconfig_local", n.Own.String())

@@ -6,62 +6,67 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 )
 
-// maxValue bounds a value in bytes; longer ones are cut. An environment holds
-// 128 KiB in one string.
+// maxValue bounds a value in bytes; longer ones are cut. One string of an
+// environment can have 128 KiB (MAX_ARG_STRLEN).
 const maxValue = 8192
 
-// Env is a command's environment. The zero value is empty.
+// defaultPath is what commands find others with if we have no PATH ourselves.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Env is a command's environment. The zero value is empty. It is not safe for
+// concurrent use.
 type Env struct{ vars map[string]string }
 
-// Set sets a variable. In its name everything but letters, digits and `_`
-// becomes `_`; in its value control characters do, as with stock OpenVPN.
-func (e *Env) Set(name, value string) { e.set(name, strings.Map(visible, value)) }
-
-// SetExact sets a variable whose value is given over as it is, but for NULs, which
-// end it: a password.
-func (e *Env) SetExact(name, value string) {
-	value, _, _ = strings.Cut(value, "\x00")
-	e.set(name, value)
-}
-
-func (e *Env) set(name, value string) {
+// Set sets a variable. In its name everything but ASCII letters, digits and `_`
+// becomes `_`; in its value control characters do, as with stock OpenVPN, and
+// everything else stays, also what is no UTF-8 or means something to a shell.
+func (e *Env) Set(name, value string) {
 	if e.vars == nil {
 		e.vars = map[string]string{}
 	}
-	e.vars[strings.Map(nameRune, name)] = value[:min(len(value), maxValue)]
+	value = visible(value)
+	e.vars[nameOf(name)] = value[:min(len(value), maxValue)]
 }
 
-func nameRune(r rune) rune {
-	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
-		return r
+func nameOf(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9') {
+			b[i] = '_'
+		}
 	}
-	return '_'
+	return string(b)
 }
 
-func visible(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return '_'
+// visible replaces control characters of ASCII. Bytes from 0x80 on stay: they may be
+// part of a name or a password in whatever character set a client has.
+func visible(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c < ' ' || c == 0x7f {
+			b[i] = '_'
+		}
 	}
-	return r
+	return string(b)
 }
 
-// Get returns a variable's value.
+// Get returns a variable's value; "" if it is not set.
 func (e *Env) Get(name string) string { return e.vars[name] }
 
 // Clone returns an independent copy.
 func (e *Env) Clone() *Env { return &Env{maps.Clone(e.vars)} }
 
 // list returns the environment as a process gets it. Beside what was set it holds
-// our own PATH, since commands are mostly scripts that call others.
+// our own PATH, which stock does not hand on: commands are mostly scripts that call
+// others.
 func (e *Env) list() []string {
 	out := []string{}
 	if _, ok := e.vars["PATH"]; !ok {
 		path := os.Getenv("PATH")
 		if path == "" {
-			path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+			path = defaultPath
 		}
 		out = append(out, "PATH="+path)
 	}

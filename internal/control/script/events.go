@@ -4,14 +4,9 @@ package script
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"time"
 )
 
 // ErrRefused says that a command ended with an exit code that means no.
@@ -31,70 +26,56 @@ func (r *Runner) Ask(ctx context.Context, c Command, env *Env, args ...string) e
 }
 
 // ClientConnect runs a client-connect command and returns the configuration
-// that it wrote for the client. Its answer may come later: exit code 2, or `2` in the file
-// that client_connect_deferred_file names, until that holds `1` or `0`.
+// that it wrote for the client, at most 256 KiB; nothing of it is checked. The
+// answer comes later if the command writes `2` into the file that
+// client_connect_deferred_file names and exits with 0; it then has to write `1` or `0`
+// there before ctx ends. env is not changed.
 func (r *Runner) ClientConnect(ctx context.Context, c Command, env *Env) (config string, err error) {
-	dir, remove, err := r.folder()
+	dir, err := r.folder()
 	if err != nil {
 		return "", err
 	}
-	defer remove()
-	conf, later := filepath.Join(dir, "client_connect_config_file"), filepath.Join(dir, "client_connect_deferred_file")
-	if err := errors.Join(os.WriteFile(conf, nil, 0o600), os.WriteFile(later, nil, 0o600)); err != nil {
-		return "", fmt.Errorf("make files for the command: %w", err)
-	}
+	defer dir.remove()
 	env = env.Clone()
-	env.Set("client_connect_config_file", conf)
-	env.Set("client_connect_deferred_file", later)
-	code, err := r.Run(ctx, c, env, conf)
+	conf, err := dir.offer(env, "client_connect_config_file")
 	if err != nil {
 		return "", err
 	}
-	said, _ := readFile(later)
-	if code == exitDeferred || code == 0 && strings.TrimSpace(said) == "2" {
-		if err := awaitDeferred(ctx, later); err != nil {
+	later, err := dir.offer(env, "client_connect_deferred_file")
+	if err != nil {
+		return "", err
+	}
+	if err := r.Ask(ctx, c, env, conf); err != nil {
+		return "", err
+	}
+	switch said, err := answer(later); {
+	case err != nil:
+		return "", err
+	case said == '2':
+		yes, err := await(ctx, later, nil, nil)
+		if err != nil {
 			return "", err
 		}
-	} else if err := refused(code, nil); err != nil {
-		return "", err
+		if !yes {
+			return "", ErrRefused
+		}
+	case said != 0 && said != '1':
+		return "", fmt.Errorf("%w, client_connect_deferred_file begins with %q", ErrRefused, said)
 	}
 	return readFile(conf)
 }
 
-func awaitDeferred(ctx context.Context, path string) error {
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
-		text, err := readFile(path)
-		if err != nil {
-			return fmt.Errorf("read deferred answer: %w", err)
-		}
-		switch strings.TrimSpace(text) {
-		case "1":
-			return nil
-		case "0":
-			return ErrRefused
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("deferred answer did not come: %w", ctx.Err())
-		case <-ticker.C:
-		}
-	}
-}
-
 // VerifyMetadata runs a tls-crypt-v2-verify command about the metadata of a
-// client's key.
+// client's key: its type, and its bytes in a file.
 func (r *Runner) VerifyMetadata(ctx context.Context, c Command, env *Env, kind uint8, metadata []byte) error {
-	dir, remove, err := r.folder()
+	dir, err := r.folder()
 	if err != nil {
 		return err
 	}
-	defer remove()
-	path := filepath.Join(dir, "metadata_file")
-	text := base64.StdEncoding.EncodeToString(metadata)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("write metadata: %w", err)
+	defer dir.remove()
+	path, err := dir.add("metadata_file", metadata)
+	if err != nil {
+		return err
 	}
 	env = env.Clone()
 	env.Set("metadata_type", strconv.Itoa(int(kind)))

@@ -8,15 +8,13 @@
 package script
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
-	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -24,32 +22,37 @@ import (
 const (
 	// DefaultParallel is how many commands run at once; more wait.
 	DefaultParallel = 64
+	// DefaultWaiting is how many may wait; more are not run. With commands of a
+	// tenth of a second, 64 at once, the last of 4,096 waits for 6 s.
+	DefaultWaiting = 4096
 	// killDelay is how long a command whose time is over has to end after SIGTERM.
 	killDelay = 2 * time.Second
-	// maxLines and maxLine bound what of a command's output is logged.
-	maxLines = 50
-	maxLine  = 1024
-	// maxFile bounds what is read of a file that a command has written, in bytes.
-	maxFile = 256 << 10
 )
+
+// ErrBusy is wrapped when a command was not run because too many others wait.
+var ErrBusy = errors.New("too many commands wait")
 
 // Command is a program and its arguments.
 type Command []string
 
 // Config is what a runner is made of.
 type Config struct {
-	// Dir is where commands run; "": our own folder.
+	// Dir is where commands run, and what relative paths of programs are relative
+	// to; "": our own folder.
 	Dir string
 	// TempDir is where files handed over are made; "": the system's.
 	TempDir  string
 	Parallel int // 0: DefaultParallel
+	Waiting  int // 0: DefaultWaiting
 	Log      *slog.Logger
 }
 
 // Runner runs commands. It is safe for concurrent use.
 type Runner struct {
-	cfg   Config
-	slots chan struct{}
+	cfg     Config
+	slots   chan struct{}
+	waiting atomic.Int64
+	out     output
 }
 
 // New makes a runner.
@@ -57,52 +60,53 @@ func New(cfg Config) *Runner {
 	if cfg.Parallel == 0 {
 		cfg.Parallel = DefaultParallel
 	}
-	return &Runner{cfg: cfg, slots: make(chan struct{}, cfg.Parallel)}
+	if cfg.Waiting == 0 {
+		cfg.Waiting = DefaultWaiting
+	}
+	return &Runner{cfg: cfg, slots: make(chan struct{}, cfg.Parallel), out: output{log: cfg.Log}}
 }
 
 // Run runs a command with more arguments behind its own, and returns its exit
-// code. An error says that it could not be run, or did not end in time.
+// code, 0 to 255. An error says that it could not be run, was killed or did not
+// end in time. When ctx ends, the command and what it has started in its process
+// group are ended. What it leaves running when it exits by itself is left alone: a
+// deferred answer may come from there. env is not kept.
 func (r *Runner) Run(ctx context.Context, c Command, env *Env, args ...string) (code int, err error) {
 	if len(c) == 0 {
 		return 0, errors.New("no command")
 	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return 0, fmt.Errorf("run %s: too many commands are running: %w", c[0], ctx.Err())
+	if err := r.enter(ctx); err != nil {
+		return 0, fmt.Errorf("run %s: %w", c[0], err)
 	}
+	defer func() { <-r.slots }()
 	cmd := exec.CommandContext(ctx, c[0], append(c[1:len(c):len(c)], args...)...)
 	cmd.Dir = r.cfg.Dir
 	cmd.Env = env.list()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = killDelay
 	read, write, err := os.Pipe()
 	if err != nil {
 		return 0, fmt.Errorf("run %s: %w", c[0], err)
 	}
-	cmd.Stdout, cmd.Stderr = write, write
-	logged := make(chan struct{})
-	go func() { defer close(logged); r.output(c[0], read) }()
-	err = cmd.Run()
+	cmd.Stdout, cmd.Stderr = write, write // standard input is /dev/null
+	err = cmd.Start()
 	write.Close()
-	if cmd.Process != nil {
-		// What it has left behind in its group shall not outlive its time.
-		if ctx.Err() != nil {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		}
+	if err != nil {
+		read.Close()
+		return 0, fmt.Errorf("run %s: %w", c[0], err)
 	}
-	_ = read.SetReadDeadline(time.Now().Add(time.Second)) // a child of it may hold the other end
-	<-logged
-	read.Close()
+	ended := r.out.follow(c[0], read)
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		// What it has left behind in its group shall not outlive its time.
+		_ = killGroup(cmd.Process.Pid, syscall.SIGKILL)
+	}
+	ended()
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("run %s: %w", c[0], ctx.Err())
 	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		if exit.ExitCode() < 0 {
-			return 0, fmt.Errorf("run %s: %w", c[0], err)
-		}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 		return exit.ExitCode(), nil
 	}
 	if err != nil {
@@ -111,44 +115,31 @@ func (r *Runner) Run(ctx context.Context, c Command, env *Env, args ...string) (
 	return 0, nil
 }
 
-// output logs what a command prints.
-func (r *Runner) output(name string, from io.Reader) {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(make([]byte, maxLine), maxLine)
-	n := 0
-	for lines.Scan() {
-		if n++; n <= maxLines {
-			r.cfg.Log.Info("command says", "command", name, "line", strconv.QuoteToGraphic(lines.Text()))
-		}
+// enter waits for a slot.
+func (r *Runner) enter(ctx context.Context) error {
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	default:
 	}
-	_, _ = io.Copy(io.Discard, from) // of a line that is too long
-	if n > maxLines {
-		r.cfg.Log.Info("command says more", "command", name, "lines_left_out", n-maxLines)
+	if r.waiting.Add(1) > int64(r.cfg.Waiting) {
+		r.waiting.Add(-1)
+		return ErrBusy
+	}
+	defer r.waiting.Add(-1)
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 	}
 }
 
-// folder makes a private folder for files that are handed over.
-func (r *Runner) folder() (dir string, remove func(), err error) {
-	dir, err = os.MkdirTemp(r.cfg.TempDir, "ovpn-xdp-") // 0700
-	if err != nil {
-		return "", nil, fmt.Errorf("make folder for files: %w", err)
+func killGroup(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(-pid, sig); err == syscall.ESRCH {
+		return os.ErrProcessDone
+	} else if err != nil {
+		return err
 	}
-	return dir, func() { os.RemoveAll(dir) }, nil
-}
-
-// readFile returns what a command has written into a file.
-func readFile(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return "", err
-	}
-	if len(b) > maxFile {
-		return "", fmt.Errorf("%s has more than %d bytes", path, maxFile)
-	}
-	return string(b), nil
+	return nil
 }

@@ -4,20 +4,17 @@ package script
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 const (
 	// exitDeferred is the exit code of a command whose answer comes later.
 	exitDeferred = 2
-	// pollEvery is how often the file of a deferred answer is looked at.
-	pollEvery = 100 * time.Millisecond
+	// maxReason bounds what a client is told of a command's words, in bytes; a
+	// control message has less than 1,024.
+	maxReason = 512
 )
 
 // UserPass is a question about a user and a password.
@@ -26,8 +23,8 @@ type UserPass struct {
 	ViaFile  bool // else in the environment
 	Username string
 	Password string
-	Env      *Env
-	// Pending, if set, is told when the answer takes longer.
+	Env      *Env // not changed
+	// Pending, if set, is told when the answer takes longer, at most once.
 	Pending func(Pending)
 	// Respond is run for each of the client's answers to a challenge (CR_RESPONSE,
 	// base64 decoded) while the verdict is awaited, with the answer in a file; it says
@@ -38,7 +35,7 @@ type UserPass struct {
 
 // Pending is what a command says about an answer that takes longer.
 type Pending struct {
-	Timeout int    // seconds
+	Timeout int    // seconds, from 1 on
 	Method  string // webauth, openurl, crtext, ...
 	Text    string // for the client, behind INFO_PRE; may be empty
 }
@@ -46,125 +43,119 @@ type Pending struct {
 // Verdict is the answer.
 type Verdict struct {
 	OK     bool
-	Reason string // what the client is told; may be empty
+	Reason string // what the client is told, at most 512 bytes; may be empty
 }
 
-// VerifyUserPass asks a command. An error says that it gave no answer; nobody
-// is let in then.
+// asking is a question on its way.
+type asking struct {
+	r                        *Runner
+	q                        *UserPass
+	env                      *Env
+	control, pending, failed string // paths
+}
+
+// VerifyUserPass asks a command and waits for its answer, also if that is
+// deferred. An error says that it gave none before ctx ended; nobody is let in
+// then. As with stock OpenVPN, control characters of user and password, line
+// breaks above all, become `_`.
 func (r *Runner) VerifyUserPass(ctx context.Context, q UserPass) (Verdict, error) {
-	dir, remove, err := r.folder()
+	dir, err := r.folder()
 	if err != nil {
 		return Verdict{}, err
 	}
-	defer remove()
-	file := func(name string) (string, error) {
-		p := filepath.Join(dir, name)
-		return p, os.WriteFile(p, nil, 0o600)
+	defer dir.remove()
+	a := &asking{r: r, q: &q, env: q.Env.Clone()}
+	for _, f := range []struct {
+		name string
+		path *string
+	}{{"auth_control_file", &a.control}, {"auth_pending_file", &a.pending}, {"auth_failed_reason_file", &a.failed}} {
+		if *f.path, err = dir.offer(a.env, f.name); err != nil {
+			return Verdict{}, err
+		}
 	}
-	control, err1 := file("auth_control_file")
-	pending, err2 := file("auth_pending_file")
-	failed, err3 := file("auth_failed_reason_file")
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return Verdict{}, fmt.Errorf("make files for the command: %w", err)
-	}
-	env := q.Env.Clone()
-	env.Set("auth_control_file", control)
-	env.Set("auth_pending_file", pending)
-	env.Set("auth_failed_reason_file", failed)
+	user, password := credential(q.Username), credential(q.Password)
+	a.env.Set("username", user)
 	var args []string
 	if q.ViaFile {
-		path := filepath.Join(dir, "up")
-		// A line break in one of them would move the other: as stock does, they are replaced.
-		text := oneLine(q.Username) + "\n" + oneLine(q.Password) + "\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			return Verdict{}, fmt.Errorf("write user and password: %w", err)
+		path, err := dir.add("up", []byte(user+"\n"+password+"\n"))
+		if err != nil {
+			return Verdict{}, err
 		}
-		args = append(args, path)
-		env.Set("username", q.Username)
-	} else {
-		env.Set("username", q.Username)
-		env.SetExact("password", oneLine(q.Password))
+		defer os.Remove(path)
+		args = []string{path}
+	}
+	env := a.env
+	if !q.ViaFile {
+		env = env.Clone()
+		env.Set("password", password)
 	}
 	code, err := r.Run(ctx, q.Command, env, args...)
 	if err != nil {
 		return Verdict{}, err
 	}
-	reason := func() string {
-		text, _ := readFile(failed)
-		text, _, _ = strings.Cut(text, "\n")
-		return strings.Map(visible, strings.TrimSpace(text))
-	}
 	switch code {
 	case 0:
 		return Verdict{OK: true}, nil
 	case exitDeferred:
-		return r.deferred(ctx, q, env, control, pending, reason)
+		// The password is not left lying about while somebody looks for a telephone.
+		if q.ViaFile {
+			os.Remove(args[0])
+		}
+		return a.deferred(ctx)
 	}
-	return Verdict{Reason: reason()}, nil
+	return Verdict{Reason: a.reason()}, nil
+}
+
+// credential is a user's name or password as commands get it.
+func credential(s string) string {
+	s, _, _ = strings.Cut(s, "\x00")
+	return visible(s)
+}
+
+// deferred waits for the verdict in a file: `1` or `0`. What the client is told
+// until then has to be there already.
+func (a *asking) deferred(ctx context.Context) (Verdict, error) {
+	if a.q.Pending != nil {
+		if text, err := readFile(a.pending); err == nil {
+			if p, ok := parsePending(text); ok {
+				a.q.Pending(p)
+			}
+		}
+	}
+	responses := a.q.Responses
+	if a.q.Respond == nil {
+		responses = nil
+	}
+	yes, err := await(ctx, a.control, responses, func(text string) { a.respond(ctx, text) })
+	if err != nil || yes {
+		return Verdict{OK: yes}, err
+	}
+	return Verdict{Reason: a.reason()}, nil
 }
 
 // respond runs the command for a client's answer to a challenge.
-func (r *Runner) respond(ctx context.Context, q UserPass, env *Env, answer string) {
-	dir, remove, err := r.folder()
+func (a *asking) respond(ctx context.Context, text string) {
+	dir, err := a.r.folder()
 	if err == nil {
-		defer remove()
-		path := filepath.Join(dir, "cr_response")
-		if err = os.WriteFile(path, []byte(answer), 0o600); err == nil {
-			env = env.Clone()
+		defer dir.remove()
+		var path string
+		if path, err = dir.add("cr_response", []byte(text)); err == nil {
+			env := a.env.Clone()
 			env.Set("script_type", "client-crresponse")
-			_, err = r.Run(ctx, q.Respond, env, path)
+			_, err = a.r.Run(ctx, a.q.Respond, env, path)
 		}
 	}
 	if err != nil {
-		r.cfg.Log.Warn("client-crresponse failed", "error", err)
+		a.r.cfg.Log.Warn("client-crresponse failed", "error", err)
 	}
 }
 
-// oneLine replaces what would end a line.
-func oneLine(s string) string {
-	s, _, _ = strings.Cut(s, "\x00")
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' {
-			return '_'
-		}
-		return r
-	}, s)
-}
-
-// deferred waits for the verdict in a file: `1` or `0`.
-func (r *Runner) deferred(ctx context.Context, q UserPass, env *Env, control, pending string, reason func() string) (Verdict, error) {
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	told := false
-	for {
-		text, err := readFile(control)
-		if err != nil {
-			return Verdict{}, fmt.Errorf("read deferred answer: %w", err)
-		}
-		switch strings.TrimSpace(text) {
-		case "1":
-			return Verdict{OK: true}, nil
-		case "0":
-			return Verdict{Reason: reason()}, nil
-		}
-		if !told && q.Pending != nil {
-			if text, err := readFile(pending); err == nil && text != "" {
-				if p, ok := parsePending(text); ok {
-					q.Pending(p)
-					told = true
-				}
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return Verdict{}, fmt.Errorf("deferred answer did not come: %w", ctx.Err())
-		case answer := <-q.Responses:
-			if q.Respond != nil {
-				r.respond(ctx, q, env, answer)
-			}
-		case <-ticker.C:
-		}
-	}
+// reason is the first line of what the command says to a client that it refuses.
+func (a *asking) reason() string {
+	text, _ := readFile(a.failed)
+	text, _, _ = strings.Cut(text, "\n")
+	text = visible(strings.TrimSpace(text))
+	return text[:min(len(text), maxReason)]
 }
 
 // parsePending reads what a command says about a pending answer: timeout,
@@ -178,9 +169,9 @@ func parsePending(text string) (Pending, bool) {
 	if err != nil || n < 1 {
 		return Pending{}, false
 	}
-	p := Pending{Timeout: n, Method: strings.Map(visible, strings.TrimSpace(lines[1]))}
+	p := Pending{Timeout: n, Method: visible(strings.TrimSpace(lines[1]))}
 	if len(lines) > 2 {
-		p.Text = strings.Map(visible, strings.TrimSpace(lines[2]))
+		p.Text = visible(strings.TrimSpace(lines[2]))
 	}
 	return p, true
 }

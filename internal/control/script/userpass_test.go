@@ -93,8 +93,21 @@ func TestClientConnect(t *testing.T) {
 	if err != nil || text != "disable\n" {
 		t.Errorf("deferred: %q, %v", text, err)
 	}
-	if _, err := r.ClientConnect(soon(t), sh(t, `printf 0 > "$client_connect_deferred_file"; exit 2`+"\n"), &Env{}); !errors.Is(err, ErrRefused) {
-		t.Errorf("deferred and refused: %v", err)
+	for _, text := range []string{
+		`printf 0 > "$client_connect_deferred_file"`, `printf 7 > "$client_connect_deferred_file"`,
+		"exit 2", // of no meaning here, other than with auth-user-pass-verify
+		`printf 2 > "$client_connect_deferred_file"; exit 1`,
+		`printf 2 > "$client_connect_deferred_file"; (sleep 0.1; printf 0 > "$client_connect_deferred_file") >/dev/null 2>&1 &`,
+	} {
+		if _, err := r.ClientConnect(soon(t), sh(t, text+"\n"), &Env{}); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if text, err := r.ClientConnect(soon(t), sh(t, `printf 1 > "$client_connect_deferred_file"`+"\n"), &Env{}); err != nil || text != "" {
+		t.Errorf("yes at once: %q, %v", text, err)
+	}
+	if _, err := r.ClientConnect(soon(t), sh(t, `rm "$1"; mkfifo "$1"`+"\n"), &Env{}); err == nil {
+		t.Error("a FIFO was read")
 	}
 	if _, err := r.ClientConnect(soon(t), sh(t, `rm "$1"; ln -s /etc/shadow "$1"`+"\n"), &Env{}); err == nil {
 		t.Error("a link was followed")
@@ -109,7 +122,7 @@ func TestClientConnect(t *testing.T) {
 
 func TestMetadata(t *testing.T) {
 	r, _, _ := newRunner(t)
-	c := sh(t, `[ "$metadata_type" = 0 ] && [ "$(base64 -d < "$metadata_file")" = hello ] && [ "$script_type" = tls-crypt-v2-verify ]`+"\n")
+	c := sh(t, `[ "$metadata_type" = 0 ] && [ "$(cat "$metadata_file")" = hello ] && [ "$script_type" = tls-crypt-v2-verify ]`+"\n")
 	if err := r.VerifyMetadata(soon(t), c, &Env{}, 0, []byte("hello")); err != nil {
 		t.Error(err)
 	}

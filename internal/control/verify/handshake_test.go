@@ -227,7 +227,7 @@ func TestChains(t *testing.T) {
 	want(t, v, &late, `"CN=Old", at depth 1`, "expired")
 
 	// A certificate for signing nothing signs another.
-	fake := issuer{t: t, cert: client.cert, key: client.key}
+	fake := &issuer{t: t, cert: client.cert, key: client.key}
 	faked := fake.client("faked", nil)
 	faked.more = [][]byte{client.cert.Raw, inter.cert.Raw}
 	if reason, _ := refusal(t, v, &faked); reason == "" {

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -23,7 +24,7 @@ type issuer struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	next int64
+	next atomic.Int64 // serial number
 }
 
 // leaf is a certificate with its key, as a client or server has it.
@@ -68,8 +69,7 @@ func (ca *issuer) below(name string, change func(*x509.Certificate)) *issuer {
 func (ca *issuer) sign(template *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	ca.t.Helper()
 	if template.SerialNumber == nil {
-		ca.next++
-		template.SerialNumber = big.NewInt(ca.next)
+		template.SerialNumber = big.NewInt(ca.next.Add(1))
 	}
 	if template.NotBefore.IsZero() {
 		template.NotBefore = time.Now().Add(-time.Hour)
