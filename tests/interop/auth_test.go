@@ -39,12 +39,16 @@ func TestPassword(t *testing.T) {
 			"verify-client-cert none", "username-as-common-name"}},
 		{"deferred", "2.6", "open sesame", true, deferred, []string{"auth-user-pass-verify ./verify via-file", "script-security 2"}},
 		{"token", "2.7", "open sesame", true, byFile, []string{"auth-user-pass-verify ./verify via-file", "script-security 2",
-			"auth-gen-token 3600", "reneg-sec 4"}},
+			"auth-gen-token 3600 600", "reneg-sec 4"}},
 		{"token 2.5", "2.5", "open sesame", true, byFile, []string{"auth-user-pass-verify ./verify via-file", "script-security 2",
-			"auth-gen-token 3600", "reneg-sec 4"}},
+			"auth-gen-token 3600 600", "reneg-sec 4"}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
+			if serverKind(t) != ovpnXDP {
+				// A stock server fails to write long ones to its file.
+				v.password = v.password[:min(len(v.password), 300)]
+			}
 			d := newBed(t, 2)
 			a := mustAuthority(t, p256)
 			s := d.newServer(d.configure(a, transport{}, map[string]string{"verify": v.script, "password": v.password}, v.lines...))

@@ -39,6 +39,8 @@ type bed struct {
 // bytes, no aggregates.
 func newBed(t *testing.T, clients int) *bed {
 	t.Helper()
+	// First, so that the folder outlives what is written at the end.
+	t.ArtifactDir()
 	lab := testlab.New(t)
 	d := &bed{t: t, lab: lab, server: lab.Namespace("server"), router: lab.Namespace("router")}
 	d.router.Forward()

@@ -44,7 +44,7 @@ func TestCrowd(t *testing.T) {
 		flows = append(flows, up, down)
 	}
 	for _, f := range flows {
-		f.advance(100)
+		f.reach(200)
 	}
 	var stopped sync.WaitGroup
 	for _, f := range flows {

@@ -10,6 +10,6 @@
 // stock-2.6 and stock-2.7. What holds with a stock server and not with the gateway
 // is a fault of the gateway; what fails with both is one of the test.
 //
-// With -short, or the build tag `guest` for virtual machines, only what depends on
-// the kernel runs. Releases come from hack/stock-openvpn.sh.
+// With -short only a few combinations of the matrix run. Releases come from
+// hack/stock-openvpn.sh. `go test -artifacts` keeps the whole logs of a failed test.
 package interop

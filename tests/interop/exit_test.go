@@ -42,6 +42,7 @@ func TestExitNotify(t *testing.T) {
 // instead of waiting for their ping-restart.
 func TestServerExit(t *testing.T) {
 	long(t)
+	t.Parallel()
 	releases := []string{"2.5", "2.6", "2.7"}
 	d := newBed(t, len(releases))
 	a := mustAuthority(t, p256)

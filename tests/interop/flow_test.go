@@ -77,8 +77,7 @@ func startFlow(t *testing.T, what string, from, to *testlab.Namespace, src, dst 
 func (f *flow) send(rate int) {
 	to := f.to.LocalAddr().(*net.UDPAddr).AddrPort()
 	// What a slow machine misses of a tick is made up at the next.
-	const every = 5 * time.Millisecond
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(max(5*time.Millisecond, time.Second/time.Duration(rate)))
 	defer tick.Stop()
 	begin, number := time.Now(), uint64(0)
 	for {
@@ -154,7 +153,12 @@ func (f *flow) sofar() tally {
 // advance waits until n more datagrams were received.
 func (f *flow) advance(n uint64) {
 	f.t.Helper()
-	want := f.sofar().received + n
+	f.reach(f.sofar().received + n)
+}
+
+// reach waits until so many datagrams were received.
+func (f *flow) reach(want uint64) {
+	f.t.Helper()
 	eventually(f.t, f.what+" goes on", func() bool { return f.sofar().received >= want })
 }
 

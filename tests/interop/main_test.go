@@ -5,10 +5,12 @@ package interop
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,7 +29,17 @@ var scratch string
 // serial tells folders below scratch apart.
 var serial atomic.Int64
 
+// parallel is how many tests run at once: they wait most of the time, for timers of
+// OpenVPN's that have whole seconds, and not for a processor.
+const parallel = 6
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	explicit := false
+	flag.Visit(func(f *flag.Flag) { explicit = explicit || f.Name == "test.parallel" })
+	if !explicit {
+		_ = flag.Set("test.parallel", strconv.Itoa(parallel))
+	}
 	var err error
 	if scratch, err = os.MkdirTemp("", "ovx-interop-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

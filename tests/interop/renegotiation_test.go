@@ -66,6 +66,7 @@ func TestRenegotiation(t *testing.T) {
 // sent nothing else, so what says that it lives are its control packets.
 func TestIdle(t *testing.T) {
 	long(t)
+	t.Parallel()
 	releases := []string{"2.5", "2.6", "2.7"}
 	d := newBed(t, len(releases))
 	a := mustAuthority(t, p256)

@@ -47,12 +47,6 @@ func mustPing(t *testing.T, ns *testlab.Namespace, to netip.Addr, count int) {
 	}
 }
 
-// untilPing waits until an echo request is answered.
-func untilPing(t *testing.T, ns *testlab.Namespace, to netip.Addr) {
-	t.Helper()
-	eventually(t, "ping "+to.String()+" answered", func() bool { return pings(t, ns, to, 1, time.Second) == 1 })
-}
-
 // pseudoRandom is a stream of bytes that a seed determines.
 func pseudoRandom(seed byte) io.Reader { return rand.NewChaCha8([32]byte{seed}) }
 
