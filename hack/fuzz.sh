@@ -3,7 +3,7 @@
 #
 # Runs every fuzz target of the module, one after the other.
 #
-#   hack/fuzz.sh [TIME]     for each target, as go test's -fuzztime (20s)
+#   hack/fuzz.sh [TIME]     for each target, as go test's -fuzzminimizetime 1x -fuzztime (20s)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-20s}

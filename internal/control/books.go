@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/pool"
@@ -58,7 +59,8 @@ func (b *books) open(cfg Config, set *settings) error {
 	b.peers, b.routes, b.now, b.log = cfg.Peers, cfg.Routes, cfg.Clock, cfg.Log
 	b.byName, b.kernel, b.persist = map[string][]*lease{}, map[netip.Prefix]*lease{}, c.PoolPersist
 	var err error
-	if b.pool, err = pool.New(pool.Config{First: c.Pool4.Start, Last: c.Pool4.End, Base: c.Pool6.Base}); err != nil {
+	if b.pool, err = pool.New(pool.Config{First: c.Pool4.Start, Last: c.Pool4.End, Base: c.Pool6.Base, Prefix6: c.Pool6.Prefix,
+		Fixed: c.PoolPersist.File != "" && c.PoolPersist.Every == 0}); err != nil {
 		return err
 	}
 	if b.persist.File == "" {
@@ -72,7 +74,7 @@ func (b *books) open(cfg Config, set *settings) error {
 		return fmt.Errorf("read ifconfig-pool-persist: %w", err)
 	}
 	for _, why := range b.pool.Load(bytes.NewReader(text)) {
-		b.log.Warn("line of ifconfig-pool-persist skipped", "file", b.persist.File, "why", why)
+		b.log.Warn("line of ifconfig-pool-persist has a fault", "file", b.persist.File, "why", why)
 	}
 	b.dumped = text
 	return nil
@@ -91,20 +93,33 @@ func (b *books) save(now time.Time, end bool) {
 	b.dumpAt = now.Add(b.persist.Every)
 	text := b.pool.Dump()
 	same := bytes.Equal(text, b.dumped)
-	b.dumped = text
 	b.mu.Unlock()
 	if same {
 		return
 	}
-	// A file beside it and a rename: a crash leaves the old one or the new one.
-	temporary := b.persist.File + ".new"
-	err := os.WriteFile(temporary, text, 0o600)
-	if err == nil {
-		err = os.Rename(temporary, b.persist.File)
-	}
-	if err != nil {
+	if err := replace(b.persist.File, text); err != nil {
 		b.log.Error("writing ifconfig-pool-persist failed", "file", b.persist.File, "error", err)
+		return // it is tried again
 	}
+	b.mu.Lock()
+	b.dumped = text
+	b.mu.Unlock()
+}
+
+// replace writes a file beside the old one and renames it: a crash leaves the one
+// or the other. Owner and mode stay as they were.
+func replace(path string, text []byte) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, text, 0o600); err != nil {
+		return err
+	}
+	if info, err := os.Stat(path); err == nil {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			_ = os.Chown(temporary, int(st.Uid), int(st.Gid))
+		}
+		_ = os.Chmod(temporary, info.Mode().Perm())
+	}
+	return os.Rename(temporary, path)
 }
 
 // rivals returns the leases of a name: a client that is back while its old

@@ -25,6 +25,7 @@ var longPassword = strings.Repeat("0123456789abcdef", 87) + "12345678"
 // place, by every way a script can be given them.
 func TestPassword(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, v := range []struct {
 		name, release, password string
 		certificate             bool

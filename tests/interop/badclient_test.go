@@ -14,6 +14,7 @@ import (
 // in, the log says why, and a good client's traffic goes on meanwhile.
 func TestBadCertificate(t *testing.T) {
 	long(t)
+	t.Parallel()
 	a := mustAuthority(t, p256)
 	stranger, err := newAuthority("Other CA", p256)
 	if err != nil {

@@ -20,6 +20,7 @@ func awaitNames(t *testing.T, s server, want ...string) {
 // ones in the control channel. The server forgets them long before its ping-restart.
 func TestExitNotify(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, release := range []string{"2.5", "2.6", "2.7"} {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
@@ -68,6 +69,7 @@ func TestServerExit(t *testing.T) {
 // after is not mixed up.
 func TestReturn(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, release := range []string{"2.5", "2.6", "2.7"} {
 		for _, at := range []struct {
 			port  string
@@ -95,6 +97,10 @@ func TestReturn(t *testing.T) {
 					}
 					if v4, _ := c.addresses(); v4 != before {
 						t.Errorf("the address was %s, is %s", before, v4)
+					}
+					if s.stock() {
+						// The key ids of old and new session are the same, and so is the peer id.
+						eventually(t, "the server answers", func() bool { return pings(t, c.ns, inner4, 1, time.Second) == 1 })
 					}
 					c.carries()
 					up, down := c.flows(d.server, 400)

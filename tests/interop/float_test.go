@@ -11,6 +11,7 @@ import (
 // what it sends is not lost.
 func TestFloat(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, v := range []struct {
 		release string
 		n       transport

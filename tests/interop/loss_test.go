@@ -12,6 +12,7 @@ import (
 // and while keys are renewed.
 func TestLoss(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, wrapping := range []string{"tls-auth", "tls-crypt-v2"} {
 		t.Run(wrapping, func(t *testing.T) {
 			t.Parallel()
@@ -61,6 +62,7 @@ func TestLoss(t *testing.T) {
 // has to recognise the client by what comes next.
 func TestLostAcknowledgement(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, wrapping := range []string{"none", "tls-auth", "tls-crypt"} {
 		t.Run(wrapping, func(t *testing.T) {
 			t.Parallel()

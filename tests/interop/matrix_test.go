@@ -89,6 +89,7 @@ func pairwise(factors [][]string) (rows [][]string) {
 // TestMatrix connects clients of every release in ways of which any two values
 // of any two factors meet, and passes traffic of both families both ways.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	rows := pairwise(factors)
 	if testing.Short() {
 		rows = rows[:3]

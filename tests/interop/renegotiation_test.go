@@ -15,6 +15,7 @@ func (c *client) keyExchanges() int { return c.count("Control Channel: TLSv1") }
 // the server or by the client, while traffic runs both ways, of which nothing is lost.
 func TestRenegotiation(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, v := range []struct {
 		by, wrapping string
 		server       string

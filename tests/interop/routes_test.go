@@ -13,6 +13,7 @@ import (
 // what its file leaves of it.
 func TestClientConfig(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, release := range []string{"2.5", "2.6", "2.7"} {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
@@ -78,6 +79,7 @@ func TestClientConfig(t *testing.T) {
 // host's forwarding, and not at all when that is off.
 func TestClientToClient(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, v := range []struct {
 		name    string
 		lines   []string

@@ -12,6 +12,7 @@ import (
 // with the same configuration. They come back by themselves, with the addresses they had.
 func TestSwap(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, wrapping := range []string{"tls-auth", "tls-crypt-v2"} {
 		t.Run(wrapping, func(t *testing.T) {
 			t.Parallel()

@@ -3,9 +3,12 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,69 +142,112 @@ func TestIPv6Carry(t *testing.T) {
 	}
 }
 
-func TestPersistence(t *testing.T) {
-	p := newPool(t, "10.8.0.2", "10.8.0.9", "fd00::10")
-	for _, name := range []string{"alice", "bad,name", "line\nbreak", "#no", "bob smith"} {
-		acquire(t, p, name)
+// TestStaleRelease: an old session's end, once or twice, takes nothing from whoever came after it.
+func TestStaleRelease(t *testing.T) {
+	p := newPool(t, "10.8.0.2", "10.8.0.3", "")
+	now := time.Unix(1, 0)
+	a := acquire(t, p, "a")
+	b := acquire(t, p, "b")
+	p.Release(a, now)
+	c := acquire(t, p, "c")
+	if c.V4 != a.V4 {
+		t.Fatalf("c got %v", c.V4)
 	}
-	text := string(p.Dump())
-	if want := "alice,10.8.0.2,fd00::10\nbob smith,10.8.0.6,fd00::14\n"; text != want {
-		t.Errorf("file\n%s, want\n%s", text, want)
+	p.Release(a, now)
+	p.Release(Addresses{}, now)
+	if d, err := p.Acquire("d"); err == nil {
+		t.Errorf("d got %v, which c or b has", d.V4)
 	}
-	q := newPool(t, "10.8.0.2", "10.8.0.9", "fd00::10")
-	if why := q.Load(strings.NewReader(text)); why != nil {
-		t.Errorf("complaints %q", why)
-	}
-	if a := acquire(t, q, "somebody"); a.V4 != addr("10.8.0.3") {
-		t.Errorf("a stranger got %v, which is remembered for another", a.V4)
-	}
-	if a := acquire(t, q, "bob smith"); a.V4 != addr("10.8.0.6") || a.V6 != addr("fd00::14") {
-		t.Errorf("bob smith got %v %v", a.V4, a.V6)
+	p.Release(b, now)
+	p.Release(b, now)
+	acquire(t, p, "e")
+	if f, err := p.Acquire("f"); err == nil {
+		t.Errorf("f got %v, which e has", f.V4)
 	}
 }
 
-func TestPersistenceOfOthers(t *testing.T) {
-	p := newPool(t, "10.8.0.2", "10.8.0.9", "")
-	complaints := p.Load(strings.NewReader("\n# comment\nalice,10.8.0.3\nbob,10.8.0.4,\ncarol,10.9.0.1\nalice,10.8.0.5\ndora,10.8.0.3\nno address\n,10.8.0.6\ne,x\nf,10.8.0.7,10.8.0.8\n"))
-	if len(complaints) != 7 {
-		t.Errorf("%d complaints: %q", len(complaints), complaints)
-	}
-	for name, want := range map[string]string{"alice": "10.8.0.3", "bob": "10.8.0.4"} {
-		if a := acquire(t, p, name); a.V4 != addr(want) {
-			t.Errorf("%s got %v", name, a.V4)
+// TestSmallIPv6 has fewer IPv6 addresses than IPv4: no client may get one outside the network.
+func TestSmallIPv6(t *testing.T) {
+	const server, server6 = "`server`", "`server-ipv6`"
+	for _, test := range []struct {
+		first, last, base, prefix string
+		size                      int
+		remedy                    string
+	}{
+		{"10.8.0.2", "10.8.0.254", "fd00:8::2", "fd00:8::/124", 14, server6},
+		{"", "", "fd00:8::2", "fd00:8::/124", 14, server6},
+		{"10.8.0.2", "10.8.0.9", "fd00:8::2", "fd00:8::/124", 8, server},
+		{"10.8.0.2", "10.8.0.254", "fd00:8::1000", "fd00:8::/64", 253, server},
+		{"", "", "fd00:8::1000", "fd00:8::/64", MaxSize, server6},
+		{"", "", "fd00:8::f", "fd00:8::/124", 1, server6},
+	} {
+		c := Config{Base: addr(test.base), Prefix6: netip.MustParsePrefix(test.prefix)}
+		if test.first != "" {
+			c.First, c.Last = addr(test.first), addr(test.last)
 		}
-	}
-	if why := p.Load(strings.NewReader(strings.Repeat("x", 10_000))); len(why) != 1 {
-		t.Errorf("a line of 10,000 bytes: %q", why)
+		p, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Size() != test.size {
+			t.Errorf("%v: %d places, want %d", test, p.Size(), test.size)
+		}
+		for range p.Size() {
+			if a := acquire(t, p, ""); !c.Prefix6.Contains(a.V6) {
+				t.Fatalf("%v: client got %v", test, a.V6)
+			}
+		}
+		if _, err = p.Acquire(""); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), test.remedy) {
+			t.Errorf("%v: %v, want one that names %s", test, err, test.remedy)
+		}
 	}
 }
 
 func TestWrongRange(t *testing.T) {
-	if _, err := New(Config{First: addr("10.8.0.9"), Last: addr("10.8.0.2")}); err == nil {
-		t.Error("a range that ends before it begins was taken")
+	for what, c := range map[string]Config{
+		"ends before it begins":       {First: addr("10.8.0.9"), Last: addr("10.8.0.2")},
+		"has no end":                  {First: addr("10.8.0.9")},
+		"is IPv6 where it is IPv4":    {First: addr("fd00::1"), Last: addr("fd00::9")},
+		"is IPv4 where it is IPv6":    {Base: addr("10.8.0.2")},
+		"is not in its IPv6 network":  {Base: addr("fd01::2"), Prefix6: netip.MustParsePrefix("fd00::/64")},
+		"is a mapped address as IPv6": {Base: addr("::ffff:10.8.0.2")},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("a range that %s was taken", what)
+		}
 	}
 }
 
-func FuzzLoad(f *testing.F) {
-	f.Add("alice,10.8.0.2,fd00::10\nbob,10.8.0.3\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		p, err := New(Config{First: addr("10.8.0.2"), Last: addr("10.8.0.9"), Base: addr("fd00::10")})
-		if err != nil {
-			t.Fatal(err)
+// TestOldestFirst compares with a search through all places, over many clients that come and go.
+func TestOldestFirst(t *testing.T) {
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, seed))
+	p := newPool(t, "10.8.0.1", "10.8.0.20", "")
+	type given struct {
+		addr  netip.Addr
+		since time.Time
+		order int
+	}
+	var held []Addresses
+	var free []given
+	now := time.Unix(1000, 0)
+	for order := range 5000 {
+		now = now.Add(time.Duration(random.IntN(3)-1) * time.Second / 2) // clocks may be set back
+		if len(held) > 0 && (len(held) == 20 || random.IntN(2) == 0) {
+			n := random.IntN(len(held))
+			p.Release(held[n], now)
+			free = append(free, given{held[n].V4, now, order})
+			held = slices.Delete(held, n, n+1)
+			continue
 		}
-		p.Load(strings.NewReader(text))
-		dumped := p.Dump()
-		q, _ := New(p.cfg)
-		if why := q.Load(strings.NewReader(string(dumped))); why != nil {
-			t.Fatalf("our own file: %q\n%q", why, dumped)
-		}
-		seen := map[netip.Addr]bool{}
-		for range p.Size() {
-			a, err := p.Acquire("")
-			if err != nil || seen[a.V4] {
-				t.Fatalf("%v %v", a.V4, err)
+		a := acquire(t, p, "")
+		held = append(held, a)
+		if slices.ContainsFunc(free, func(g given) bool { return g.addr == a.V4 }) {
+			oldest := slices.MinFunc(free, func(x, y given) int { return cmp.Or(x.since.Compare(y.since), x.order-y.order) })
+			if len(held)+len(free) <= 20 || oldest.addr != a.V4 {
+				t.Fatalf("step %d: got %v, the oldest is %v, %d held, %d free", order, a.V4, oldest.addr, len(held)-1, len(free))
 			}
-			seen[a.V4] = true
+			free = slices.DeleteFunc(free, func(g given) bool { return g.addr == a.V4 })
 		}
-	})
+	}
 }
