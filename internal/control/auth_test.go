@@ -148,7 +148,7 @@ esac
 	b.dial(address(2), named("alice")).up()
 	b.eventually("all have run", func() bool { return strings.Count(read(t, trace), "learn add") == 2 })
 	got := strings.Split(strings.TrimSpace(read(t, trace)), "\n")
-	want := []string{"connect alice 10.8.0.2", "learn add 10.8.0.40 alice", "learn delete 10.8.0.40", "disconnect alice 10.8.0.40 t b", "connect alice 10.8.0.2", "learn add 10.8.0.40 alice"}
+	want := []string{"connect alice 10.8.0.2", "learn add 10.8.0.40 alice", "disconnect alice 10.8.0.40 t b", "learn delete 10.8.0.40", "connect alice 10.8.0.2", "learn add 10.8.0.40 alice"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("ran\n%s", strings.Join(got, "\n"))
 	}

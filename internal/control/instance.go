@@ -56,7 +56,7 @@ type instance struct {
 	over    bool // the inbox takes nothing more
 
 	mu      sync.Mutex
-	heard   bool // a packet with our session id has come
+	taken   uint64 // packets of the session that have come
 	timer   *time.Timer
 	sess    *session.Session
 	set     *settings // as they were when the session began
@@ -120,9 +120,15 @@ func (i *instance) run(now time.Time) {
 		i.sess.Datagram(b, now)
 		i.events(now)
 	}
-	if !i.heard && i.sess.Counters().Taken() > 0 {
-		i.heard = true
-		i.svc.release(i) // its address is no longer in doubt
+	if taken := i.sess.Counters().Taken(); taken > i.taken {
+		if i.taken == 0 {
+			i.svc.release(i) // its address is no longer in doubt
+		}
+		i.taken = taken
+		if i.phase == established {
+			// A client that sends anything at all puts off its next ping.
+			i.client.lease.peer.Received(i.svc.cfg.Clock())
+		}
 	}
 	for _, fn := range calls {
 		fn(now)

@@ -27,6 +27,8 @@ const (
 	// pushAgain: a PUSH_REQUEST within that time after a reply is a repetition.
 	// Stock has the same time, but counts it over sessions.
 	pushAgain = 30 * time.Second
+	// renegotiateAgain is when a soft reset is tried again that could not be begun.
+	renegotiateAgain = time.Second
 	// budgetCheck is how often reneg-bytes and reneg-pkts are looked at.
 	budgetCheck = time.Second
 )
@@ -129,8 +131,8 @@ func (i *instance) renegotiate(now time.Time) {
 	c := &i.client
 	c.renegAt = time.Time{}
 	if !i.sess.Renegotiate(now) {
-		// The client may have begun by itself; if that comes to nothing, Failed says so.
-		c.renegAt = now.Add(i.set.conf.HandWindow)
+		// The client has begun by itself, or has not acknowledged the last one.
+		c.renegAt = now.Add(renegotiateAgain)
 	}
 }
 
@@ -260,14 +262,14 @@ func (i *instance) farewell(now time.Time) {
 	}
 	i.svc.after(func(ctx context.Context) {
 		defer close(i.gone)
-		if learned {
-			set.unlearn(ctx, l, env)
-		}
 		if disconnect {
 			env.Set("script_type", "client-disconnect")
 			if _, err := set.runner.Run(ctx, script.Command(scripts.ClientDisconnect), env); err != nil {
 				i.log.Warn("client-disconnect failed", "error", err)
 			}
+		}
+		if learned {
+			set.unlearn(ctx, l, env)
 		}
 	})
 }

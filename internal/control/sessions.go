@@ -233,7 +233,9 @@ func (s *Service) PeerEvent(e peer.Event) {
 	switch e.Type {
 	case peer.Gone:
 		if e.Reason == peer.ReasonExpired {
-			i.post(func(now time.Time) { i.end(now, "ping-restart: nothing was received for the time of the keepalive") })
+			i.post(func(now time.Time) {
+				i.dismiss(now, "ping-restart: nothing was received for the time of the keepalive")
+			})
 		} else {
 			i.post(func(now time.Time) { i.dismiss(now, "peer was removed: "+e.Reason) })
 		}

@@ -320,7 +320,7 @@ func TestValues(t *testing.T) {
 		{"xdp-queues 3-1", "xdp-queues", Refused, "0,2-3"},
 		{"xdp-ring-size 1", "xdp-ring-size", Refused, "64 to 32768"},
 		{"xdp-prefetch 65", "xdp-prefetch", Refused, "0 to 64"},
-		{"xdp-nic eth0 eth0", "xdp-nic", Refused, "given twice"},
+		{"xdp-nic eth0 eth0", "xdp-nic", Honoured, ""},
 		{"xdp-nic a/b", "xdp-nic", Refused, "not a name the kernel takes"},
 		{"xdp-name ../x", "xdp-name", Refused, "letters"},
 	})

@@ -42,7 +42,7 @@ func readNICs(r *reader, l Line) answer {
 			return refuse("give the name that `ip link` shows", "%q is not a name the kernel takes", printable(n))
 		}
 		if slices.Contains(r.s.XDP.NICs, n) {
-			return refuse("remove one", "%s is given twice", n)
+			continue // in the file and on the command line
 		}
 		r.s.XDP.NICs = append(r.s.XDP.NICs, n)
 	}
