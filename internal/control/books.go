@@ -227,6 +227,7 @@ type entry struct {
 	local             netip.Addr
 	stream            Stream
 	interval, timeout time.Duration
+	held              bool // without addresses, until they are granted
 }
 
 // enter makes a lease's peer, with an id of its own, and its routes.
@@ -236,8 +237,10 @@ func (b *books) enter(l *lease, e entry) error {
 	if !slices.Contains(b.byName[l.name], l) {
 		return errors.New("a newer session of the same client has taken over")
 	}
-	c := peer.Config{Remote: e.remote, Local: e.local, Prefixes: append(l.own(), l.routes...),
-		Interval: e.interval, Timeout: e.timeout}
+	c := peer.Config{Remote: e.remote, Local: e.local, Interval: e.interval, Timeout: e.timeout}
+	if !e.held {
+		c.Prefixes = append(l.own(), l.routes...)
+	}
 	if e.stream != nil {
 		c.Remote, c.Local, c.Stream = netip.AddrPort{}, netip.Addr{}, e.stream.Data()
 	}
@@ -254,10 +257,30 @@ func (b *books) enter(l *lease, e entry) error {
 		l.peer = p
 		break
 	}
-	for _, r := range l.routes {
-		b.route(l, r)
+	if !e.held {
+		for _, r := range l.routes {
+			b.route(l, r)
+		}
 	}
 	return nil
+}
+
+// grant gives a lease that was entered held one of its prefixes.
+func (b *books) grant(l *lease, f netip.Prefix) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.peers.Lookup(l.peer.ID) != l.peer {
+		return
+	}
+	b.takeOver(l, []netip.Prefix{f})
+	all := append(slices.Clone(l.peer.Prefixes()), f)
+	if _, err := b.peers.Set(l.peer.ID, peer.Change{Prefixes: &all}, b.now()); err != nil {
+		b.log.Warn("address cannot be given to a client", "prefix", f, "client", l.name, "error", err)
+		return
+	}
+	if slices.Contains(l.routes, f) {
+		b.route(l, f)
+	}
 }
 
 // route installs the kernel's route to a network behind a client; mu is held.
@@ -279,18 +302,6 @@ func (b *books) unroute(l *lease, r netip.Prefix) {
 	if err := b.routes.DelRoute(r); err != nil {
 		b.log.Warn("kernel route to a network behind a client could not be removed", "route", r, "client", l.name, "error", err)
 	}
-}
-
-// withdraw takes a prefix of a lease away.
-func (b *books) withdraw(l *lease, f netip.Prefix) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if l.peer == nil || b.peers.Lookup(l.peer.ID) != l.peer {
-		return
-	}
-	left := slices.DeleteFunc(slices.Clone(l.peer.Prefixes()), func(p netip.Prefix) bool { return p == f })
-	_, _ = b.peers.Set(l.peer.ID, peer.Change{Prefixes: &left}, b.now())
-	b.unroute(l, f)
 }
 
 // own returns the prefixes of the addresses themselves.

@@ -285,17 +285,6 @@ func (i *instance) bytes() (in, out uint64) {
 	return in, out
 }
 
-// learn has learn-address hear of a client's addresses and returns those it
-// refuses.
-func (s *settings) learn(ctx context.Context, l *lease, env *script.Env) (refused []netip.Prefix) {
-	for _, f := range append(l.own(), l.routes...) {
-		if s.runner.Ask(ctx, script.Command(s.conf.Scripts.LearnAddress), env, "add", learned(f), l.name) != nil {
-			refused = append(refused, f)
-		}
-	}
-	return refused
-}
-
 // unlearn has learn-address hear that a client's addresses are gone.
 func (s *settings) unlearn(ctx context.Context, l *lease, env *script.Env) {
 	env.Set("script_type", "learn-address")
