@@ -53,7 +53,7 @@ func (i *instance) admit(pushes []ovpnconf.Push, now time.Time) error {
 	if err := i.newKey(0, now); err != nil {
 		return err
 	}
-	c.reply, c.since = i.reply(pushes), now
+	c.reply = i.reply(pushes)
 	i.phase = established
 	if d := or(c.conf.SessionTimeout, conf.SessionTimeout); d > 0 {
 		c.timeoutAt = now.Add(d)

@@ -64,10 +64,13 @@ func sameForAll(a, b *ovpnconf.Server) bool {
 // same reports whether a client's own file says what it said when the client
 // connected.
 func (s *Service) same(i *instance, conf *ovpnconf.Server) bool {
-	if conf.Clients.ConfigDir == "" && i.set.conf.Clients.ConfigDir == "" {
+	i.mu.Lock()
+	before, name := i.set.conf.Clients.ConfigDir, i.client.name
+	i.mu.Unlock()
+	if conf.Clients.ConfigDir == "" && before == "" {
 		return true
 	}
-	j := &joining{set: &settings{conf: conf}, inst: i, name: i.client.name, pushes: conf.Push}
+	j := &joining{set: &settings{conf: conf}, inst: i, name: name, pushes: conf.Push}
 	if err := j.readFile(); err != nil || j.conf.Disable {
 		return false
 	}
