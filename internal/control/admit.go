@@ -131,6 +131,9 @@ func (i *instance) tokenDue(now time.Time) {
 func (i *instance) renewToken(now time.Time) {
 	c := &i.client
 	i.tokenDue(now)
+	if i.set.tokens == nil {
+		return // a reload has taken them away
+	}
 	k, err := i.set.tokens.Check(c.username, c.token, now)
 	if err != nil {
 		c.tokenAt = time.Time{} // its lifetime is over: the next renegotiation asks

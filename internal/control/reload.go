@@ -3,6 +3,7 @@
 package control
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -32,7 +33,8 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 	s.gate, s.connect = g, newConnectLimiter(set)
 	s.gateMu.Unlock()
 	kept, sent := 0, 0
-	all := sameForAll(old.conf, conf)
+	all := sameForAll(old.conf, conf) && reflect.DeepEqual(old.checks, set.checks)
+	s.onTheirWay()
 	for _, i := range s.clients() {
 		if all && s.same(i, conf) {
 			kept++
@@ -49,6 +51,20 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 	}
 	s.log.Info("configuration reloaded", "clients_kept", kept, "clients_told_to_come_again", sent)
 	return nil
+}
+
+// onTheirWay ends the sessions that are not connected yet: they would be let in by
+// rules that no longer hold. Their clients begin anew by themselves.
+func (s *Service) onTheirWay() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, i := range s.all {
+		i.post(func(now time.Time) {
+			if i.phase < established {
+				i.end(now, "configuration reloaded")
+			}
+		})
+	}
 }
 
 // sameForAll reports whether what every client was told or checked against is the

@@ -4,6 +4,7 @@ package control
 
 import (
 	"context"
+	"crypto/tls"
 	"net/netip"
 	"slices"
 	"time"
@@ -48,7 +49,7 @@ func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.T
 	i.log = s.log.With("cid", i.cid, "remote", p.remote)
 	i.log.Debug("session begins")
 	i.sess = session.New(session.Config{
-		Role: session.Server, NewTLS: set.tlsConfig, Wrap: acc.Wrap, Static: acc.Static,
+		Role: session.Server, NewTLS: func(id uint8) (*tls.Config, error) { return i.set.tlsConfig(id) }, // with mu held Wrap: acc.Wrap, Static: acc.Static,
 		Local: acc.Server, Remote: acc.Client, NextRecv: acc.NextRecv, NextSend: acc.NextSend, SendReset: acc.SendReset,
 		MaxPacket: maxPacket(set.conf.Tunnel.MaxPacket, p.remote, stream != nil), Stream: stream != nil,
 		Timeout: set.conf.TLSTimeout, HandWindow: set.conf.HandWindow,
