@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
-	"github.com/ovpn-xdp/ovpn-xdp/internal/control/script"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 )
@@ -34,7 +33,6 @@ func (i *instance) admit(pushes []ovpnconf.Push, now time.Time) error {
 	}
 	w := entry{remote: i.remote(), local: i.away.Addr(), stream: i.stream}
 	w.interval, w.timeout = keepalive(or(c.conf.Ping, conf.Ping), or(c.conf.PingRestart, conf.PingRestart))
-	w.held = conf.Scripts.LearnAddress != nil
 	if err := i.svc.books.enter(c.lease, w); err != nil {
 		return err
 	}
@@ -53,7 +51,7 @@ func (i *instance) admit(pushes []ovpnconf.Push, now time.Time) error {
 	if err := i.newKey(0, now); err != nil {
 		return err
 	}
-	c.reply = i.reply(pushes)
+	c.reply, c.since = i.reply(pushes), now
 	i.phase = established
 	if d := or(c.conf.SessionTimeout, conf.SessionTimeout); d > 0 {
 		c.timeoutAt = now.Add(d)
@@ -131,9 +129,6 @@ func (i *instance) tokenDue(now time.Time) {
 func (i *instance) renewToken(now time.Time) {
 	c := &i.client
 	i.tokenDue(now)
-	if i.set.tokens == nil {
-		return // a reload has taken them away
-	}
 	k, err := i.set.tokens.Check(c.username, c.token, now)
 	if err != nil {
 		c.tokenAt = time.Time{} // its lifetime is over: the next renegotiation asks
@@ -194,26 +189,23 @@ func (i *instance) push(now time.Time) {
 	c.pushed = now
 }
 
-// learn has the learn-address command hear of a client's addresses, one after
-// the other. Packets to and from one pass when it has said yes.
+// learn has the learn-address command hear of a client's addresses. One that it
+// refuses is taken away again.
 func (i *instance) learn() {
-	if i.set.conf.Scripts.LearnAddress == nil {
+	command := i.set.conf.Scripts.LearnAddress
+	if command == nil {
 		return
 	}
-	env, l, set, log := i.env(nil), i.client.lease, i.set, i.log
+	env, l, set := i.env(nil), i.client.lease, i.set
 	env.Set("script_type", "learn-address")
-	poolEnv(env, l, set.conf)
-	timeEnv(env, i.client.since)
 	i.svc.background(i, func(ctx context.Context) func(time.Time) {
-		for _, f := range append(l.own(), l.routes...) {
-			err := set.runner.Ask(ctx, script.Command(set.conf.Scripts.LearnAddress), env, "add", learned(f), l.name)
-			if err != nil {
-				log.Warn("learn-address refused an address; packets to and from it are dropped", "address", f, "reason", err)
-				continue
+		refused := set.learn(ctx, l, env)
+		return func(time.Time) {
+			for _, f := range refused {
+				i.log.Warn("learn-address refused an address; packets to and from it are dropped", "address", f)
+				i.svc.books.withdraw(l, f)
 			}
-			i.svc.books.grant(l, f)
 		}
-		return nil
 	})
 }
 
