@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/script"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 )
@@ -33,6 +34,7 @@ func (i *instance) admit(pushes []ovpnconf.Push, now time.Time) error {
 	}
 	w := entry{remote: i.remote(), local: i.away.Addr(), stream: i.stream}
 	w.interval, w.timeout = keepalive(or(c.conf.Ping, conf.Ping), or(c.conf.PingRestart, conf.PingRestart))
+	w.held = conf.Scripts.LearnAddress != nil
 	if err := i.svc.books.enter(c.lease, w); err != nil {
 		return err
 	}
@@ -51,7 +53,7 @@ func (i *instance) admit(pushes []ovpnconf.Push, now time.Time) error {
 	if err := i.newKey(0, now); err != nil {
 		return err
 	}
-	c.reply, c.since = i.reply(pushes), now
+	c.reply = i.reply(pushes)
 	i.phase = established
 	if d := or(c.conf.SessionTimeout, conf.SessionTimeout); d > 0 {
 		c.timeoutAt = now.Add(d)
@@ -129,6 +131,9 @@ func (i *instance) tokenDue(now time.Time) {
 func (i *instance) renewToken(now time.Time) {
 	c := &i.client
 	i.tokenDue(now)
+	if i.set.tokens == nil {
+		return // a reload has taken them away
+	}
 	k, err := i.set.tokens.Check(c.username, c.token, now)
 	if err != nil {
 		c.tokenAt = time.Time{} // its lifetime is over: the next renegotiation asks
@@ -189,23 +194,26 @@ func (i *instance) push(now time.Time) {
 	c.pushed = now
 }
 
-// learn has the learn-address command hear of a client's addresses. One that it
-// refuses is taken away again.
+// learn has the learn-address command hear of a client's addresses, one after
+// the other. Packets to and from one pass when it has said yes.
 func (i *instance) learn() {
-	command := i.set.conf.Scripts.LearnAddress
-	if command == nil {
+	if i.set.conf.Scripts.LearnAddress == nil {
 		return
 	}
-	env, l, set := i.env(nil), i.client.lease, i.set
+	env, l, set, log := i.env(nil), i.client.lease, i.set, i.log
 	env.Set("script_type", "learn-address")
+	poolEnv(env, l, set.conf)
+	timeEnv(env, i.client.since)
 	i.svc.background(i, func(ctx context.Context) func(time.Time) {
-		refused := set.learn(ctx, l, env)
-		return func(time.Time) {
-			for _, f := range refused {
-				i.log.Warn("learn-address refused an address; packets to and from it are dropped", "address", f)
-				i.svc.books.withdraw(l, f)
+		for _, f := range append(l.own(), l.routes...) {
+			err := set.runner.Ask(ctx, script.Command(set.conf.Scripts.LearnAddress), env, "add", learned(f), l.name)
+			if err != nil {
+				log.Warn("learn-address refused an address; packets to and from it are dropped", "address", f, "reason", err)
+				continue
 			}
+			i.svc.books.grant(l, f)
 		}
+		return nil
 	})
 }
 

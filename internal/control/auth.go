@@ -52,7 +52,7 @@ func (i *instance) keyExchanged(e session.Event, now time.Time) {
 	case i.phase != established:
 		return
 	}
-	if why := i.client.locked(a); why != "" {
+	if why := i.client.locked(a, i.set.conf.Auth.Verify != nil); why != "" {
 		i.settle(a, verdict{reason: why}, now)
 		return
 	}

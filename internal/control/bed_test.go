@@ -134,11 +134,32 @@ func newBed(t *testing.T, options ...string) *bed {
 		for _, c := range b.all() {
 			c.close()
 		}
+		b.empty()
 		if t.Failed() {
 			t.Logf("log:\n%s", b.log)
 		}
 	})
 	return b
+}
+
+// empty checks that nothing is left of any client.
+func (b *bed) empty() {
+	b.t.Helper()
+	s := b.svc
+	s.mu.Lock()
+	left := map[string]int{"all": len(s.all), "sessions": len(s.sessions), "streams": len(s.streams), "byPeer": len(s.byPeer),
+		"waiting": len(s.waiting), "order": len(s.order), "halfOpen": len(s.halfOpen)}
+	s.mu.Unlock()
+	k := &s.books
+	k.mu.Lock()
+	left["byName"], left["leases"], left["kernel"], left["wanted"] = len(k.byName), k.leases, len(k.kernel), len(k.wanted)
+	k.mu.Unlock()
+	left["peers"] = b.peers.Len()
+	for what, n := range left {
+		if n != 0 {
+			b.t.Errorf("%d in %s, and no client is left", n, what)
+		}
+	}
 }
 
 func (b *bed) all() (out []*dialler) {
@@ -229,7 +250,12 @@ type dialler struct {
 	pushed []string // options of all PUSH_REPLYs
 	said   []string // other messages
 	keys   []uint8  // established
+	held   []uint8  // of which it has the data channel's key
+	sent   [][]byte // all datagrams
 	failed error
+
+	stream    *stream // TCP; nil on UDP
+	exchanged func(s *session.Session, keyID uint8)
 }
 
 // profile is what a client is made of.
@@ -239,6 +265,9 @@ type profile struct {
 	peerInfo           string // "": that of 2.6
 	wrap               func() (*wrap.Wrap, *[256]byte)
 	options            string
+	stream             *stream                        // TCP
+	login              func() (name, password string) // instead of username and password; asked for each key
+	exchanged          func(s *session.Session, keyID uint8)
 }
 
 const peerInfo26 = "IV_VER=2.6.14\nIV_PLAT=linux\nIV_MTU=1600\nIV_NCP=2\nIV_CIPHERS=AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305\nIV_PROTO=990\n"
@@ -257,7 +286,11 @@ func named(cn string) profile {
 
 // dial starts a client at an address.
 func (b *bed) dial(at netip.AddrPort, p profile) *dialler {
-	c := &dialler{b: b, at: at, in: make(chan []byte, 64), do: make(chan func(*session.Session)), stop: make(chan struct{}), done: make(chan struct{})}
+	c := &dialler{b: b, at: at, in: make(chan []byte, 64), do: make(chan func(*session.Session)), stop: make(chan struct{}), done: make(chan struct{}),
+		stream: p.stream, exchanged: p.exchanged}
+	if c.stream != nil {
+		c.stream.client = c
+	}
 	b.mu.Lock()
 	old := b.clients[at]
 	b.clients[at] = c
@@ -277,9 +310,13 @@ func (b *bed) dial(at netip.AddrPort, p profile) *dialler {
 	if options == "" {
 		options = "V4,dev-type tun,tls-client"
 	}
-	sc := session.Config{Role: session.Client, TLS: cfg, Timeout: 200 * time.Millisecond,
+	sc := session.Config{Role: session.Client, TLS: cfg, Timeout: 200 * time.Millisecond, Stream: p.stream != nil,
 		Hello: func(uint8, *keyex.Message) keyex.Message {
-			return keyex.Message{Options: options, HasUser: p.username != "" || p.password != "", Username: p.username, Password: p.password, PeerInfo: info}
+			name, password := p.username, p.password
+			if p.login != nil {
+				name, password = p.login()
+			}
+			return keyex.Message{Options: options, HasUser: name != "" || password != "", Username: name, Password: password, PeerInfo: info}
 		}}
 	if p.wrap != nil {
 		sc.Wrap, sc.Static = p.wrap()
@@ -303,10 +340,7 @@ func (c *dialler) run(cfg session.Config) {
 	for {
 		c.events(s)
 		for _, d := range s.Outgoing() {
-			c.mu.Lock()
-			at := c.at
-			c.mu.Unlock()
-			c.b.svc.Datagram(at, local, d)
+			c.send(d)
 		}
 		wait := time.Hour
 		if next := s.Next(); !next.IsZero() {
@@ -326,11 +360,28 @@ func (c *dialler) run(cfg session.Config) {
 	}
 }
 
+func (c *dialler) send(d []byte) {
+	c.mu.Lock()
+	at := c.at
+	c.sent = append(c.sent, slices.Clone(d))
+	c.mu.Unlock()
+	if c.stream == nil {
+		c.b.svc.Datagram(at, local, d)
+	} else if !c.stream.closed.Load() {
+		c.b.svc.Packet(c.stream, d)
+	}
+}
+
 func (c *dialler) events(s *session.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range s.Events() {
 		switch e.Type {
+		case session.KeyExchanged:
+			c.held = append(c.held, e.KeyID)
+			if c.exchanged != nil {
+				c.exchanged(s, e.KeyID)
+			}
 		case session.Acknowledged:
 			c.keys = append(c.keys, e.KeyID)
 		case session.Failed:

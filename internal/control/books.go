@@ -49,15 +49,29 @@ type books struct {
 	dumped   []byte    // what the persistence file holds
 	dumpAt   time.Time // when it is written next
 	byName   map[string][]*lease
+	leases   int // in byName
 	nextPeer uint32
 	kernel   map[netip.Prefix]*lease // kernel routes, and whose they are
+	wanted   map[netip.Addr]*lease   // fixed addresses that the pool has given to somebody else
+}
+
+var (
+	errFull    = errors.New("max-clients is reached")
+	errNewer   = errors.New("a newer session of the same client has taken over")
+	errRivalry = errors.New("an older session of the same client has yet to go")
+)
+
+// exclusive reports whether a name has one session at a time.
+func exclusive(name string, conf *ovpnconf.Server) bool {
+	return !conf.Clients.DuplicateCN && name != unnamed
 }
 
 // open makes the pool and reads what was persisted.
 func (b *books) open(cfg Config, set *settings) error {
 	c := set.conf
 	b.peers, b.routes, b.now, b.log = cfg.Peers, cfg.Routes, cfg.Clock, cfg.Log
-	b.byName, b.kernel, b.persist = map[string][]*lease{}, map[netip.Prefix]*lease{}, c.PoolPersist
+	b.byName, b.kernel, b.wanted = map[string][]*lease{}, map[netip.Prefix]*lease{}, map[netip.Addr]*lease{}
+	b.persist = c.PoolPersist
 	var err error
 	if b.pool, err = pool.New(pool.Config{First: c.Pool4.Start, Last: c.Pool4.End, Base: c.Pool6.Base, Prefix6: c.Pool6.Prefix,
 		Fixed: c.PoolPersist.File != "" && c.PoolPersist.Every == 0}); err != nil {
@@ -130,27 +144,44 @@ func (b *books) rivals(name string) []*lease {
 	return slices.Clone(b.byName[name])
 }
 
+// peerOf returns a lease's peer; nil: none, or not so far.
+func (b *books) peerOf(l *lease) *peer.Peer {
+	if l == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return l.peer
+}
+
 // count returns the number of leases.
 func (b *books) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := 0
-	for _, l := range b.byName {
-		n += len(l)
-	}
-	return n
+	return b.leases
 }
 
 // reserve holds addresses for a client: those of its own configuration, else of
-// the pool.
+// the pool. Sessions of one name may come here at the same time: the newest gets
+// a lease, once those before it have gone.
 func (b *books) reserve(i *instance, name string, conf *ovpnconf.Client, server *ovpnconf.Server) (*lease, error) {
 	l := &lease{inst: i, name: name}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if held := b.byName[name]; len(held) > 0 && exclusive(name, server) {
+		if slices.ContainsFunc(held, func(o *lease) bool { return o.inst.cid > i.cid }) {
+			return nil, errNewer
+		}
+		return nil, errRivalry
+	}
+	if b.leases >= server.Clients.Max {
+		return nil, errFull
+	}
 	if err := b.address(l, conf, server); err != nil {
 		return nil, err
 	}
 	b.byName[name] = append(b.byName[name], l)
+	b.leases++
 	return l, nil
 }
 
@@ -159,9 +190,15 @@ func (b *books) reserve(i *instance, name string, conf *ovpnconf.Client, server 
 func (b *books) amend(l *lease, conf *ovpnconf.Client, server *ovpnconf.Server) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.holds(l) {
+		return errNewer // what it took now, nobody would give back
+	}
 	b.giveBack(l)
 	return b.address(l, conf, server)
 }
+
+// holds reports whether a lease has not ended; mu is held.
+func (b *books) holds(l *lease) bool { return slices.Contains(b.byName[l.name], l) }
 
 // address fills in a lease's addresses; mu is held.
 func (b *books) address(l *lease, conf *ovpnconf.Client, server *ovpnconf.Server) error {
@@ -186,6 +223,8 @@ func (b *books) address(l *lease, conf *ovpnconf.Client, server *ovpnconf.Server
 		if fixed.IsValid() {
 			if a, ok := b.pool.Reserve(fixed, ""); ok {
 				l.pooled = append(l.pooled, a)
+			} else {
+				b.wanted[fixed] = l
 			}
 		}
 	}
@@ -213,12 +252,29 @@ func (b *books) address(l *lease, conf *ovpnconf.Client, server *ovpnconf.Server
 	return nil
 }
 
-// giveBack returns what a lease holds of the pool; mu is held.
+// giveBack returns what a lease holds of the pool; mu is held. An address that is
+// somebody's fixed one is kept for them instead of going to the next client.
 func (b *books) giveBack(l *lease) {
-	for _, a := range l.pooled {
-		b.pool.Release(a, time.Now())
+	for _, fixed := range []netip.Addr{l.v4, l.v6} {
+		if b.wanted[fixed] == l {
+			delete(b.wanted, fixed)
+		}
 	}
+	held := l.pooled
 	l.pooled = nil
+	for _, a := range held {
+		b.pool.Release(a, time.Now())
+		for _, free := range []netip.Addr{a.V4, a.V6} {
+			w := b.wanted[free]
+			if w == nil {
+				continue
+			}
+			if again, ok := b.pool.Reserve(free, ""); ok {
+				w.pooled = append(w.pooled, again)
+				delete(b.wanted, free)
+			}
+		}
+	}
 }
 
 // entry is what else a client's peer needs.
@@ -227,17 +283,20 @@ type entry struct {
 	local             netip.Addr
 	stream            Stream
 	interval, timeout time.Duration
+	held              bool // without addresses, until they are granted
 }
 
 // enter makes a lease's peer, with an id of its own, and its routes.
 func (b *books) enter(l *lease, e entry) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !slices.Contains(b.byName[l.name], l) {
-		return errors.New("a newer session of the same client has taken over")
+	if !b.holds(l) {
+		return errNewer
 	}
-	c := peer.Config{Remote: e.remote, Local: e.local, Prefixes: append(l.own(), l.routes...),
-		Interval: e.interval, Timeout: e.timeout}
+	c := peer.Config{Remote: e.remote, Local: e.local, Interval: e.interval, Timeout: e.timeout}
+	if !e.held {
+		c.Prefixes = append(l.own(), l.routes...)
+	}
 	if e.stream != nil {
 		c.Remote, c.Local, c.Stream = netip.AddrPort{}, netip.Addr{}, e.stream.Data()
 	}
@@ -254,10 +313,30 @@ func (b *books) enter(l *lease, e entry) error {
 		l.peer = p
 		break
 	}
-	for _, r := range l.routes {
-		b.route(l, r)
+	if !e.held {
+		for _, r := range l.routes {
+			b.route(l, r)
+		}
 	}
 	return nil
+}
+
+// grant gives a lease that was entered held one of its prefixes.
+func (b *books) grant(l *lease, f netip.Prefix) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.peers.Lookup(l.peer.ID) != l.peer {
+		return
+	}
+	b.takeOver(l, []netip.Prefix{f})
+	all := append(slices.Clone(l.peer.Prefixes()), f)
+	if _, err := b.peers.Set(l.peer.ID, peer.Change{Prefixes: &all}, b.now()); err != nil {
+		b.log.Warn("address cannot be given to a client", "prefix", f, "client", l.name, "error", err)
+		return
+	}
+	if slices.Contains(l.routes, f) {
+		b.route(l, f)
+	}
 }
 
 // route installs the kernel's route to a network behind a client; mu is held.
@@ -279,18 +358,6 @@ func (b *books) unroute(l *lease, r netip.Prefix) {
 	if err := b.routes.DelRoute(r); err != nil {
 		b.log.Warn("kernel route to a network behind a client could not be removed", "route", r, "client", l.name, "error", err)
 	}
-}
-
-// withdraw takes a prefix of a lease away.
-func (b *books) withdraw(l *lease, f netip.Prefix) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if l.peer == nil || b.peers.Lookup(l.peer.ID) != l.peer {
-		return
-	}
-	left := slices.DeleteFunc(slices.Clone(l.peer.Prefixes()), func(p netip.Prefix) bool { return p == f })
-	_, _ = b.peers.Set(l.peer.ID, peer.Change{Prefixes: &left}, b.now())
-	b.unroute(l, f)
 }
 
 // own returns the prefixes of the addresses themselves.
@@ -348,6 +415,7 @@ func (b *books) release(l *lease, reason string) {
 	} else {
 		b.byName[l.name] = held
 	}
+	b.leases--
 	if l.peer != nil && b.peers.Lookup(l.peer.ID) == l.peer {
 		_ = b.peers.Remove(l.peer.ID, reason)
 	}

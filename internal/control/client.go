@@ -67,8 +67,8 @@ func (c *client) meet(e session.Event) {
 }
 
 // locked compares a renegotiation with what is locked, and returns what a
-// client tried to change, or "".
-func (c *client) locked(a *attempt) string {
+// client tried to change, or "". checked says that somebody looks at usernames.
+func (c *client) locked(a *attempt, checked bool) string {
 	if !c.known {
 		return ""
 	}
@@ -79,7 +79,7 @@ func (c *client) locked(a *attempt) string {
 		return "the client attempted to change its common name from " + c.identity.CommonName + " to " + a.identity.CommonName
 	case a.hasCert && a.identity.Chain != c.identity.Chain:
 		return "the client attempted to change its certificate"
-	case c.username != "" && a.username != "" && a.username != c.username:
+	case checked && a.username != c.username:
 		return "the client attempted to change its username"
 	}
 	return ""

@@ -41,6 +41,7 @@ type Config struct {
 type settings struct {
 	conf   *ovpnconf.Server
 	verify *verify.Verifier
+	checks verify.Options // that it was made of, with the files' content
 	runner *script.Runner
 	tokens *keyex.Tokens // nil without auth-gen-token
 	static func() *wrap.Wrap
@@ -56,6 +57,7 @@ func newSettings(c *ovpnconf.Server, cfg Config) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.checks = checks
 	if s.verify, err = verify.New(checks); err != nil {
 		return nil, err
 	}

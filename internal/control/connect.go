@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/pool"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/script"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
@@ -36,15 +37,11 @@ func (i *instance) welcome(a *attempt, v verdict, now time.Time) {
 	c.dynamic = c.ekm && c.info.Has(keyex.ProtoDynTLSCrypt)
 	c.asks = !c.info.Has(keyex.ProtoRequestPush)
 	c.token = v.token
-	i.phase = connecting
-	others := i.svc.rivals(i)
-	if n := i.svc.books.count(); n >= conf.Clients.Max {
-		i.log.Warn("client refused: max-clients is reached", "max_clients", conf.Clients.Max)
-		i.refuse(keyex.Temporary(&c.info, "the server is full"), "max-clients", now)
-		return
-	}
-	j := &joining{set: i.set, books: &i.svc.books, inst: i, name: c.name, others: others}
-	if conf.Scripts.ClientConnect == nil && conf.Clients.ConfigDir == "" && len(others) == 0 {
+	i.phase, c.since = connecting, now
+	// An older session goes at once, whatever else has to be waited for.
+	others := i.svc.rivals(i, c.name, conf)
+	j := &joining{set: i.set, svc: i.svc, inst: i, name: c.name, others: others}
+	if conf.Scripts.ClientConnect == nil && conf.Scripts.ClientDisconnect == nil && conf.Clients.ConfigDir == "" {
 		i.join(j, j.run(i.ctx), now)
 		return
 	}
@@ -74,10 +71,10 @@ func nameOf(conf *ovpnconf.Server, a *attempt, v verdict) string {
 }
 
 // joining is a client on its way in: everything that may wait for files and
-// commands. It touches nothing of its instance.
+// commands. It touches nothing of its instance that changes.
 type joining struct {
 	set    *settings
-	books  *books
+	svc    *Service
 	inst   *instance
 	name   string
 	others []*instance // older sessions of the same client
@@ -99,13 +96,8 @@ var (
 // run finds out what the client is to get. An address of the pool is held in
 // j.lease, also when it fails.
 func (j *joining) run(ctx context.Context) error {
-	for _, o := range j.others {
-		// Its client-disconnect comes before our client-connect.
-		select {
-		case <-o.gone:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := j.wait(ctx); err != nil {
+		return err
 	}
 	j.pushes = j.set.conf.Push
 	if err := j.readFile(); err != nil {
@@ -115,8 +107,7 @@ func (j *joining) run(ctx context.Context) error {
 		return errDisabled
 	}
 	j.fromFile = describe(j.conf, j.pushes)
-	var err error
-	if j.lease, err = j.books.reserve(j.inst, j.name, j.conf, j.set.conf); err != nil {
+	if err := j.reserve(ctx); err != nil {
 		return err
 	}
 	if j.set.conf.Scripts.ClientConnect == nil {
@@ -136,7 +127,35 @@ func (j *joining) run(ctx context.Context) error {
 	if j.conf.Disable {
 		return errDisabled
 	}
-	return j.books.amend(j.lease, j.conf, j.set.conf)
+	return j.svc.books.amend(j.lease, j.conf, j.set.conf)
+}
+
+// wait lets client-disconnect of older sessions come before our client-connect.
+func (j *joining) wait(ctx context.Context) error {
+	for _, o := range j.others {
+		select {
+		case <-o.gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	j.others = nil
+	return nil
+}
+
+// reserve gets the lease, after older sessions that have come to theirs since
+// have been shown out too.
+func (j *joining) reserve(ctx context.Context) (err error) {
+	for {
+		j.lease, err = j.svc.books.reserve(j.inst, j.name, j.conf, j.set.conf)
+		if err != errRivalry {
+			return err
+		}
+		j.others = j.svc.rivals(j.inst, j.name, j.set.conf)
+		if err := j.wait(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // readFile reads the client's own file, or else DEFAULT.
@@ -214,11 +233,13 @@ func (i *instance) join(j *joining, err error, now time.Time) {
 		return
 	}
 	if err != nil {
-		i.log.Warn("client refused", "reason", err)
-		i.refuse("", err.Error(), now)
+		i.turnAway(err, now)
 		return
 	}
-	if err := i.admit(j.pushes, now); err != nil {
+	if err := i.admit(j.pushes, now); err == errNewer {
+		i.turnAway(err, now)
+		return
+	} else if err != nil {
 		told := keyex.Told(err)
 		if told == "" {
 			told = keyex.Temporary(&c.info, "the server has a problem with this client")
@@ -228,6 +249,26 @@ func (i *instance) join(j *joining, err error, now time.Time) {
 		return
 	}
 	i.learn()
+}
+
+// turnAway refuses a client that is authenticated. It may try again later, unless
+// its file or client-connect says no.
+func (i *instance) turnAway(err error, now time.Time) {
+	told := ""
+	switch {
+	case errors.Is(err, errNewer):
+		// As when the newer session had come a moment later: no word, which would
+		// make two clients of one name drive each other out for ever.
+		i.log.Info("a newer session of the client replaces this one")
+		i.end(now, "replaced by a new session")
+		return
+	case errors.Is(err, errFull):
+		told = keyex.Temporary(&i.client.info, "the server is full")
+	case errors.Is(err, pool.ErrExhausted):
+		told = keyex.Temporary(&i.client.info, "the server has no address left")
+	}
+	i.log.Warn("client refused", "reason", err)
+	i.refuse(told, err.Error(), now)
 }
 
 // describe sums up what files say about a client, for a reload to compare.

@@ -4,6 +4,7 @@
 // what is no data record, finds or makes the client's session, and lets that decide:
 //
 //	service.go    goroutines, timers, queues: all of them are here
+//	runqueue.go   which session's turn it is
 //	sessions.go   which sessions there are, and how they are found
 //	instance.go   one client's session: its inbox and its turns
 //	auth.go       who is it? (question.go: asking commands about it)

@@ -47,7 +47,7 @@ type instance struct {
 	trusted atomic.Bool            // authenticated: runs before those that are not
 	gone    chan struct{}          // closed when the session is over and cleaned up
 
-	queued bool // in a runQueue, guarded by that
+	queued, running bool // by a runQueue, guarded by that
 
 	inMu    sync.Mutex
 	packets [][]byte
@@ -64,6 +64,7 @@ type instance struct {
 	away    netip.AddrPort // our address that answers are sent from
 	client  client
 	keys    keyring
+	resets  budget // of soft resets by the client
 	closeAt time.Time
 	why     string // why it is closing
 }
@@ -204,6 +205,12 @@ func (i *instance) events(now time.Time) {
 			i.keys.acknowledged(e.KeyID)
 		case session.SoftReset:
 			i.log.Debug("client renegotiates", "key_id", e.KeyID)
+			if !i.resets.allow(now) {
+				// Its next repetition may have more luck.
+				i.log.Debug("soft reset ignored: the client renegotiates too often")
+				i.sess.Forget(e.KeyID)
+				continue
+			}
 			if i.phase == established {
 				i.keys.superseded(i.client.lease.peer, now)
 			}

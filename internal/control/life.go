@@ -29,6 +29,11 @@ const (
 	pushAgain = 30 * time.Second
 	// renegotiateAgain is when a soft reset is tried again that could not be begun.
 	renegotiateAgain = time.Second
+	// resetEvery and resetBurst bound the renegotiations that a client begins, each
+	// of which costs a TLS handshake: stock allows a reneg-sec of 1, and 8 at
+	// once leave room for repetitions.
+	resetEvery = time.Second
+	resetBurst = 8
 	// budgetCheck is how often reneg-bytes and reneg-pkts are looked at.
 	budgetCheck = time.Second
 )
@@ -113,6 +118,21 @@ func (i *instance) due(now time.Time) {
 	if reached(c.renegAt, now) || i.spent(now) {
 		i.renegotiate(now)
 	}
+}
+
+// budget counts what a client may cause only so often. The zero value is full.
+type budget struct{ until time.Time } // when it is full again
+
+// allow takes one of resetBurst, which come back one each resetEvery.
+func (b *budget) allow(now time.Time) bool {
+	if b.until.Before(now) {
+		b.until = now
+	}
+	if b.until.Sub(now) > (resetBurst-1)*resetEvery {
+		return false
+	}
+	b.until = b.until.Add(resetEvery)
+	return true
 }
 
 func reached(t, now time.Time) bool { return !t.IsZero() && !now.Before(t) }
@@ -283,17 +303,6 @@ func (i *instance) bytes() (in, out uint64) {
 		out += l.peer.LinkOut.Bytes.Load()
 	}
 	return in, out
-}
-
-// learn has learn-address hear of a client's addresses and returns those it
-// refuses.
-func (s *settings) learn(ctx context.Context, l *lease, env *script.Env) (refused []netip.Prefix) {
-	for _, f := range append(l.own(), l.routes...) {
-		if s.runner.Ask(ctx, script.Command(s.conf.Scripts.LearnAddress), env, "add", learned(f), l.name) != nil {
-			refused = append(refused, f)
-		}
-	}
-	return refused
 }
 
 // unlearn has learn-address hear that a client's addresses are gone.

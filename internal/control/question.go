@@ -118,8 +118,8 @@ func (q *question) export(c *x509.Certificate, env *script.Env) (remove func(), 
 // password is auth-user-pass-verify and auth-gen-token.
 func (q *question) password(ctx context.Context) verdict {
 	c, a := q.set.conf.Auth, q.attempt
-	if a.username == "" && a.password == "" && !c.Optional {
-		return verdict{reason: "the client sent no username and password; its configuration needs auth-user-pass"}
+	if a.username == "" && !c.Optional {
+		return verdict{reason: "the client sent no username and password, or no username; its configuration needs auth-user-pass"}
 	}
 	var token keyex.Token
 	var tokenErr error
@@ -130,7 +130,11 @@ func (q *question) password(ctx context.Context) verdict {
 	if is && !c.Token.External {
 		switch tokenErr {
 		case nil:
-			return verdict{ok: true, username: a.username, token: q.renewed(token)}
+			next := q.renewed(token)
+			if next == "" && a.first {
+				next = a.password // good for a while, and renewed in its time
+			}
+			return verdict{ok: true, username: a.username, token: next}
 		case keyex.ErrTokenExpired:
 			return verdict{reason: tokenErr.Error(), told: keyex.SessionExpired("token expired")}
 		}

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -32,7 +33,8 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 	s.gate, s.connect = g, newConnectLimiter(set)
 	s.gateMu.Unlock()
 	kept, sent := 0, 0
-	all := sameForAll(old.conf, conf)
+	all := sameForAll(old.conf, conf) && reflect.DeepEqual(old.checks, set.checks)
+	s.onTheirWay()
 	for _, i := range s.clients() {
 		if all && s.same(i, conf) {
 			kept++
@@ -51,6 +53,20 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 	return nil
 }
 
+// onTheirWay ends the sessions that are not connected yet: they would be let in by
+// rules that no longer hold. Their clients begin anew by themselves.
+func (s *Service) onTheirWay() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, i := range s.all {
+		i.post(func(now time.Time) {
+			if i.phase < established {
+				i.end(now, "configuration reloaded")
+			}
+		})
+	}
+}
+
 // sameForAll reports whether what every client was told or checked against is the
 // same in both configurations. Timers, scripts and limits count from the next
 // event on and need no new session.
@@ -64,10 +80,13 @@ func sameForAll(a, b *ovpnconf.Server) bool {
 // same reports whether a client's own file says what it said when the client
 // connected.
 func (s *Service) same(i *instance, conf *ovpnconf.Server) bool {
-	if conf.Clients.ConfigDir == "" && i.set.conf.Clients.ConfigDir == "" {
+	i.mu.Lock()
+	before, name := i.set.conf.Clients.ConfigDir, i.client.name
+	i.mu.Unlock()
+	if conf.Clients.ConfigDir == "" && before == "" {
 		return true
 	}
-	j := &joining{set: &settings{conf: conf}, inst: i, name: i.client.name, pushes: conf.Push}
+	j := &joining{set: &settings{conf: conf}, inst: i, name: name, pushes: conf.Push}
 	if err := j.readFile(); err != nil || j.conf.Disable {
 		return false
 	}

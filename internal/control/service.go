@@ -275,6 +275,7 @@ func (s *Service) work() {
 			return
 		}
 		i.run(time.Now())
+		s.runs.done(i)
 	}
 }
 
@@ -441,59 +442,4 @@ type counters struct {
 	malformed, overflow, refused            atomic.Uint64 // datagrams
 	failed, denied, connected, renegotiated atomic.Uint64
 	bytesIn, bytesOut                       atomic.Uint64 // of clients that have gone
-}
-
-// runQueue holds instances with something to do, each at most once. Those of
-// clients that are authenticated come first, so that half-open handshakes, however many,
-// delay only one another.
-type runQueue struct {
-	mu           sync.Mutex
-	cond         *sync.Cond
-	first, later []*instance
-	closed       bool
-}
-
-func (q *runQueue) init() { q.cond = sync.NewCond(&q.mu) }
-
-func (q *runQueue) add(i *instance) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if i.queued {
-		return
-	}
-	i.queued = true
-	if i.trusted.Load() {
-		q.first = append(q.first, i)
-	} else {
-		q.later = append(q.later, i)
-	}
-	q.cond.Signal()
-}
-
-// next waits for an instance; nil means that the queue was closed.
-func (q *runQueue) next() *instance {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for !q.closed && len(q.first) == 0 && len(q.later) == 0 {
-		q.cond.Wait()
-	}
-	if q.closed {
-		return nil
-	}
-	from := &q.first
-	if len(*from) == 0 {
-		from = &q.later
-	}
-	i := (*from)[0]
-	(*from)[0] = nil
-	*from = (*from)[1:]
-	i.queued = false
-	return i
-}
-
-func (q *runQueue) close() {
-	q.mu.Lock()
-	q.closed = true
-	q.mu.Unlock()
-	q.cond.Broadcast()
 }

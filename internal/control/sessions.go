@@ -4,6 +4,7 @@ package control
 
 import (
 	"context"
+	"crypto/tls"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/gate"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/session"
+	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
 )
 
@@ -36,15 +38,20 @@ func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.T
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !s.enter(i) {
+		i.cancel()
 		s.release(i)
 		s.refused(p.remote, "too many handshakes at once from one prefix", now)
+		if stream != nil {
+			stream.Close()
+		}
 		return
 	}
 	i.log = s.log.With("cid", i.cid, "remote", p.remote)
 	i.log.Debug("session begins")
 	i.sess = session.New(session.Config{
-		Role: session.Server, NewTLS: set.tlsConfig, Wrap: acc.Wrap, Static: acc.Static,
-		Local: acc.Server, Remote: acc.Client, NextRecv: acc.NextRecv, NextSend: acc.NextSend, SendReset: acc.SendReset,
+		Role: session.Server, Wrap: acc.Wrap, Static: acc.Static,
+		NewTLS: func(id uint8) (*tls.Config, error) { return i.set.tlsConfig(id) }, // with mu held
+		Local:  acc.Server, Remote: acc.Client, NextRecv: acc.NextRecv, NextSend: acc.NextSend, SendReset: acc.SendReset,
 		MaxPacket: maxPacket(set.conf.Tunnel.MaxPacket, p.remote, stream != nil), Stream: stream != nil,
 		Timeout: set.conf.TLSTimeout, HandWindow: set.conf.HandWindow,
 		Hello: func(_ uint8, m *keyex.Message) keyex.Message {
@@ -158,8 +165,9 @@ func (s *Service) bind(i *instance, p *peer.Peer) {
 
 // drop ends a lease.
 func (s *Service) drop(l *lease) {
+	p := s.books.peerOf(l)
 	s.mu.Lock()
-	delete(s.byPeer, l.peer)
+	delete(s.byPeer, p)
 	s.mu.Unlock()
 	s.books.release(l, peer.ReasonUser)
 }
@@ -182,22 +190,22 @@ func (s *Service) forget(i *instance) {
 	s.release(i)
 }
 
-// rivals ends older sessions of a name, unless clients may share it, and
-// returns those whose client-disconnect has to be waited for. What they held
-// is free when it returns.
-func (s *Service) rivals(i *instance) (running []*instance) {
-	if i.set.conf.Clients.DuplicateCN || i.client.name == unnamed {
+// rivals ends older sessions of an instance's name, unless clients may share it,
+// and returns those whose client-disconnect has to be waited for. What they
+// held is free when it returns. Safe for concurrent use.
+func (s *Service) rivals(i *instance, name string, conf *ovpnconf.Server) (running []*instance) {
+	if !exclusive(name, conf) {
 		return nil
 	}
-	for _, l := range s.books.rivals(i.client.name) {
+	for _, l := range s.books.rivals(name) {
 		o := l.inst
-		if o == i {
-			continue
+		if o.cid >= i.cid {
+			continue // reserve says what becomes of us
 		}
 		i.log.Info("a new session of the client replaces the old one", "old_remote", o.remote())
 		s.drop(l)
 		o.post(func(now time.Time) { o.end(now, "replaced by a new session") })
-		if i.set.conf.Scripts.ClientDisconnect != nil {
+		if conf.Scripts.ClientDisconnect != nil {
 			running = append(running, o)
 		}
 	}

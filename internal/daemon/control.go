@@ -277,8 +277,13 @@ func (c *controlled) reload() {
 		if fixed := needRestart(c.Conf, conf); len(fixed) > 0 {
 			c.g.log.Warn("these settings have changed and stay as they are until the gateway is restarted", "settings", fixed)
 		}
-		keepFixed(c.Conf, conf)
-		err = c.service.Reload(conf)
+		if c.Conf.Network4 != conf.Network4 || c.Conf.Network6 != conf.Network6 {
+			// What clients are told would be of another network than the device's.
+			err = errors.New("server or server-ipv6 has changed, which takes a restart")
+		} else {
+			keepFixed(c.Conf, conf)
+			err = c.service.Reload(conf)
+		}
 	}
 	if err != nil {
 		c.g.log.Error("configuration cannot be reloaded; the gateway goes on with the one it has", "error", err)

@@ -5,6 +5,7 @@ package ovpnconf
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -207,6 +208,16 @@ func isCRL(b []byte) answer {
 		return refuse("give a revocation list", "there is a %s in it", printable(p.Type))
 	} else if p == nil && (len(b) == 0 || b[0] != 0x30) {
 		return refuse("give a revocation list", "there is none in it, so nobody could connect")
+	} else {
+		der := b
+		if p != nil {
+			der = p.Bytes
+		}
+		if _, err := x509.ParseRevocationList(der); err != nil && strings.Contains(err.Error(), "version") {
+			return refuse("make it with crl_extensions in openssl.cnf, as easy-rsa does", "it is of version 1, which Go refuses though OpenSSL takes it")
+		} else if err != nil {
+			return refuse("give a revocation list that is whole", "%v", err)
+		}
 	}
 	return fine
 }

@@ -43,6 +43,21 @@ func selfSigned(t *testing.T) (cert, key string) {
 	return enc("CERTIFICATE", der), enc("PRIVATE KEY", raw)
 }
 
+// revocationList returns an empty one in PEM.
+func revocationList(t *testing.T) string {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer := &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, KeyUsage: x509.KeyUsageCRLSign, SubjectKeyId: []byte{1}}
+	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour)}, issuer, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+}
+
 // block writes an inline block.
 func block(tag, content string) string { return "<" + tag + ">\n" + content + "</" + tag + ">\n" }
 
@@ -59,7 +74,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	dir := write(t, map[string]string{
 		"ca.crt": "some text in front\n" + cert, "s.crt": cert, "s.key": key, "other.key": other, "ta.key": string(statickey.Format(static)),
-		"empty": "", "crl.pem": "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n", "script": "#!/bin/sh\n", "ccd/x": "",
+		"empty": "", "crl.pem": revocationList(t), "cut.pem": "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n", "script": "#!/bin/sh\n", "ccd/x": "",
 		"locked.key": "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n",
 		"v2.key":     string(v2),
 		"ok.sh":      "#!/bin/sh\n",
@@ -83,6 +98,7 @@ func TestUnreadable(t *testing.T) {
 		{"ca ca.crt\ncert s.crt\nkey locked.key\naskpass empty", "", ""},
 		{files + "tls-auth s.key 0", "tls-auth", "openvpn --genkey"},
 		{files + "tls-crypt-v2 ta.key", "tls-crypt-v2", "openvpn --genkey tls-crypt-v2-server"},
+		{files + "crl-verify cut.pem", "crl-verify", "malformed"},
 		{files + "crl-verify s.crt", "crl-verify", "CERTIFICATE in it"},
 		{files + "crl-verify empty", "crl-verify", "nobody could connect"},
 		{files + "crl-verify none", "crl-verify", "no such file"},

@@ -45,7 +45,11 @@ func NegotiateCipher(server []aead.Cipher, fallback aead.Cipher, p *PeerInfo, op
 	}
 	theirs := p.Ciphers
 	if len(theirs) == 0 && p.NCP >= 2 {
+		// OpenVPN 2.4 takes these and the cipher of its configuration.
 		theirs = []string{"AES-256-GCM", "AES-128-GCM"}
+		if name, ok := Option(options, "cipher"); ok {
+			theirs = append(theirs, name)
+		}
 	}
 	if len(theirs) > 0 {
 		for _, c := range server {

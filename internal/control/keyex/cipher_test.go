@@ -3,6 +3,7 @@
 package keyex
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,9 @@ func TestNegotiateCipher(t *testing.T) {
 		"OpenSSL's own name":        {all, 0, "IV_PROTO=6\nIV_CIPHERS=id-aes128-GCM\n", "", aead.AES128GCM, ""},
 		"a real 2.5 --ncp-disable":  {all, 0, "IV_PROTO=6\nIV_COMP_STUB=1\n", "V4,dev-type tun,link-mtu 1549,tun-mtu 1500,proto UDPv4,cipher AES-256-GCM,auth [null-digest],keysize 256,key-method 2,tls-client", aead.AES256GCM, ""},
 		"2.4 announces no list":     {all[1:], 0, "IV_PROTO=2\nIV_NCP=2\n", "cipher BF-CBC", aead.AES128GCM, ""},
+		"2.4 with another cipher":   {[]aead.Cipher{aead.AES192GCM}, 0, "IV_PROTO=2\nIV_NCP=2\n", "V4,cipher AES-192-GCM", aead.AES192GCM, ""},
+		"2.4 and no common one":     {[]aead.Cipher{aead.AES192GCM}, 0, "IV_PROTO=2\nIV_NCP=2\n", "V4,cipher BF-CBC", 0, noSharedCipher},
+		"a list, and its own":       {all[:1], 0, "IV_PROTO=6\nIV_CIPHERS=AES-128-GCM\n", "V4,cipher AES-128-GCM", 0, noSharedCipher},
 		"no negotiation at all":     {all, 0, "IV_PROTO=2\n", "cipher AES-128-GCM", aead.AES128GCM, ""},
 		"fallback by name":          {all[2:], aead.AES256GCM, "IV_PROTO=2\n", "cipher AES-256-GCM", aead.AES256GCM, ""},
 		"fallback without any":      {all, aead.AES256GCM, "IV_PROTO=2\n", "", aead.AES256GCM, ""},
@@ -37,6 +41,27 @@ func TestNegotiateCipher(t *testing.T) {
 		p := ParsePeerInfo(v.info)
 		got, err := NegotiateCipher(v.server, v.fallback, &p, v.options)
 		if got != v.want || Told(err) != v.told || (err == nil) != (v.told == "") {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestStockOptions has options strings that OpenVPN 2.5 to 2.7 clients send, named by
+// what stands in their configurations: who has compression set up in any form is
+// turned away, and nobody else.
+func TestStockOptions(t *testing.T) {
+	const list = "IV_PROTO=990\nIV_CIPHERS=AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305\nIV_LZO_STUB=1\nIV_COMP_STUB=1\nIV_COMP_STUBv2=1\n"
+	for name, v := range map[string]struct {
+		options string
+		want    aead.Cipher
+	}{
+		"nothing, compress migrate or allow-compression no": {"V4,dev-type tun,link-mtu 1541,tun-mtu 1500,proto UDPv4,auth SHA1,keysize 128,key-method 2,tls-client", aead.AES256GCM},
+		"comp-lzo, comp-lzo no, compress or compress stub":  {"V4,dev-type tun,link-mtu 1542,tun-mtu 1500,proto UDPv4,comp-lzo,auth SHA1,keysize 128,key-method 2,tls-client", 0},
+		"compress stub-v2":   {"V4,dev-type tun,link-mtu 1541,tun-mtu 1500,proto UDPv4,comp-lzo,auth SHA1,keysize 128,key-method 2,tls-client", 0},
+		"cipher AES-256-GCM": {"V4,dev-type tun,link-mtu 1549,tun-mtu 1500,proto UDPv4,cipher AES-256-GCM,auth [null-digest],keysize 256,key-method 2,tls-client", aead.AES256GCM},
+	} {
+		p := ParsePeerInfo(list)
+		if got, err := NegotiateCipher([]aead.Cipher{aead.AES256GCM}, 0, &p, v.options); got != v.want || (err != nil) != (v.want == 0) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -58,4 +83,24 @@ func TestNegotiationReasonIsOneLine(t *testing.T) {
 			t.Errorf("%d bytes: %.80q", len(text), text)
 		}
 	}
+}
+
+// FuzzNegotiateCipher: one of the server's ciphers or the fallback comes out, or a
+// reason for both sides that is harmless in a log and in a control message.
+func FuzzNegotiateCipher(f *testing.F) {
+	f.Add("IV_PROTO=6\nIV_CIPHERS=AES-128-GCM:AES-256-GCM\n", "V4,cipher AES-256-GCM,tls-client")
+	f.Add("IV_PROTO=2\nIV_NCP=2\n", "V4,cipher AES-192-GCM")
+	f.Add("IV_PROTO=2\n", "cipher id-aes256-GCM")
+	f.Add("IV_PROTO=2\n", "comp-lzo")
+	server := []aead.Cipher{aead.AES128GCM, aead.ChaCha20Poly1305}
+	f.Fuzz(func(t *testing.T, info, options string) {
+		p := ParsePeerInfo(info)
+		got, err := NegotiateCipher(server, aead.AES256GCM, &p, options)
+		if (got == 0) != (err != nil) || got != 0 && got != aead.AES256GCM && !slices.Contains(server, got) {
+			t.Fatalf("%v, %v", got, err)
+		}
+		if err != nil && (Told(err) == "" || strings.ContainsFunc(err.Error()+Told(err), func(r rune) bool { return r < ' ' || r > '~' })) {
+			t.Fatalf("told %q, reason %q", Told(err), err)
+		}
+	})
 }

@@ -100,6 +100,48 @@ func TestParserRefuses(t *testing.T) {
 	}
 }
 
+// TestLongestStrings: everything as long as its length can say is taken, and what
+// comes behind is left.
+func TestLongestStrings(t *testing.T) {
+	want := sample(true)
+	want.Options = strings.Repeat("o", MaxOptions-1)
+	want.Username = strings.Repeat("u", MaxCredential-1)
+	want.PeerInfo = strings.Repeat("UV_A=b\n", MaxPeerInfo/7)
+	tail := bytes.Repeat([]byte("UV_A=b\n"), 5000)
+	p := NewParser(true)
+	done, rest, err := p.Write(append(want.Append(nil, true), tail...))
+	if err != nil || !done || p.Message() != want || !bytes.Equal(rest, tail) {
+		t.Errorf("done %v, %d left, %v", done, len(rest), err)
+	}
+}
+
+// TestLengthsLie: a length beyond what follows is waited for, without room being
+// made for it, and one within the string cuts it.
+func TestLengthsLie(t *testing.T) {
+	m := sample(true)
+	m.HasUser, m.Username, m.Password, m.PeerInfo = false, "", "", ""
+	raw := m.Append(nil, true)
+	promise := append(bytes.Clone(raw[:len(raw)-2]), 0xff, 0xff, 'I', 'V')
+	p := NewParser(true)
+	done, _, err := p.Write(promise)
+	if err != nil || done || cap(p.data) > 64 {
+		t.Errorf("65,535 bytes are promised: done %v, room for %d, %v", done, cap(p.data), err)
+	}
+	at := 5 + preMasterLen + 2*randomLen
+	raw[at+1] -= 4
+	p = NewParser(true)
+	if done, _, err := p.Write(raw); done && err == nil && p.Message().Options == m.Options {
+		t.Error("the options string is longer than its length says")
+	}
+	without := sample(true)
+	b := without.Append(nil, true)
+	for _, n := range []int{0, 1, 4, 5, at, at + 1, at + 2, len(b) - 1} {
+		if done, _, err := NewParser(true).Write(b[:n]); done || err != nil {
+			t.Errorf("%d bytes: done %v, %v", n, done, err)
+		}
+	}
+}
+
 // TestStringsEndAtNUL: what stands behind a NUL inside a string is not part of it.
 func TestStringsEndAtNUL(t *testing.T) {
 	m := sample(true)

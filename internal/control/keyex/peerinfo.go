@@ -12,21 +12,24 @@ type Proto uint32
 
 // The bits of IV_PROTO.
 const (
-	ProtoDataV2         Proto = 1 << 1
-	ProtoRequestPush    Proto = 1 << 2 // wants PUSH_REPLY without asking
-	ProtoTLSKeyExport   Proto = 1 << 3 // keys can come from a TLS exporter
-	ProtoAuthPendingKW  Proto = 1 << 4 // AUTH_PENDING with keywords
-	ProtoNCPP2P         Proto = 1 << 5
-	ProtoDNSOption      Proto = 1 << 6
-	ProtoCCExit         Proto = 1 << 7 // EXIT by the control channel; knows protocol-flags
-	ProtoAuthFailTemp   Proto = 1 << 8 // AUTH_FAILED,TEMP
-	ProtoDynTLSCrypt    Proto = 1 << 9
-	ProtoDataEpoch      Proto = 1 << 10
-	ProtoDNSOptionV2    Proto = 1 << 11
-	ProtoPushUpdate     Proto = 1 << 12
-	maxPeerInfoLines          = 256
-	maxEnvLine                = 255 // bytes of NAME=value in an environment, as stock cuts it
-	maxAnnouncedCiphers       = 64
+	ProtoDataV2        Proto = 1 << 1
+	ProtoRequestPush   Proto = 1 << 2 // wants PUSH_REPLY without asking
+	ProtoTLSKeyExport  Proto = 1 << 3 // keys can come from a TLS exporter
+	ProtoAuthPendingKW Proto = 1 << 4 // AUTH_PENDING with keywords
+	ProtoNCPP2P        Proto = 1 << 5
+	ProtoDNSOption     Proto = 1 << 6
+	ProtoCCExit        Proto = 1 << 7 // EXIT by the control channel; knows protocol-flags
+	ProtoAuthFailTemp  Proto = 1 << 8 // AUTH_FAILED,TEMP
+	ProtoDynTLSCrypt   Proto = 1 << 9
+	ProtoDataEpoch     Proto = 1 << 10
+	ProtoDNSOptionV2   Proto = 1 << 11
+	ProtoPushUpdate    Proto = 1 << 12
+)
+
+const (
+	maxPeerInfoLines    = 256
+	maxEnvLine          = 255 // bytes of NAME=value in an environment, as stock cuts it
+	maxAnnouncedCiphers = 64
 )
 
 // PeerInfo is what a client tells of itself. Its strings are as the client sent

@@ -41,6 +41,13 @@ func (p *Push) Add(option string) error {
 	return nil
 }
 
+// Must adds an option that we have made ourselves, which cannot be refused.
+func (p *Push) Must(option string) {
+	if err := p.Add(option); err != nil {
+		panic("push " + option + ": " + err.Error())
+	}
+}
+
 // Messages returns the messages to send, in order; at least one.
 func (p *Push) Messages() []string {
 	parts := []string{PushReply}
@@ -113,11 +120,4 @@ func AuthPending(p *PeerInfo, seconds int, extra string) []string {
 		return []string{text}
 	}
 	return []string{text, "INFO_PRE," + extra}
-}
-
-// Must adds an option that we have made ourselves, which cannot be refused.
-func (p *Push) Must(option string) {
-	if err := p.Add(option); err != nil {
-		panic("push " + option + ": " + err.Error())
-	}
 }

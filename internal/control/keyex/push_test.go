@@ -88,21 +88,6 @@ func TestProtocolFlags(t *testing.T) {
 	}
 }
 
-func FuzzPushReply(f *testing.F) {
-	f.Add("PUSH_REPLY,route 10.0.0.0 255.0.0.0,push-continuation 2")
-	f.Fuzz(func(t *testing.T, s string) {
-		options, _, ok := ParsePushReply(s)
-		if !ok {
-			return
-		}
-		var p Push
-		for _, o := range options {
-			_ = p.Add(o)
-		}
-		p.Messages()
-	})
-}
-
 func TestAuthPending(t *testing.T) {
 	if got := AuthPending(&PeerInfo{Proto: 990}, 120, "WEB_AUTH::https://x"); !slices.Equal(got, []string{"AUTH_PENDING,timeout 120", "INFO_PRE,WEB_AUTH::https://x"}) {
 		t.Errorf("2.6: %q", got)
@@ -110,4 +95,35 @@ func TestAuthPending(t *testing.T) {
 	if got := AuthPending(&PeerInfo{Proto: 6}, 120, ""); !slices.Equal(got, []string{"AUTH_PENDING"}) {
 		t.Errorf("2.5: %q", got)
 	}
+}
+
+// FuzzPushReply: options that are read can be sent again, in messages that fit a
+// client's buffer, and come out the same.
+func FuzzPushReply(f *testing.F) {
+	f.Add("PUSH_REPLY,route 10.0.0.0 255.0.0.0,push-continuation 2")
+	f.Add("PUSH_REPLY")
+	f.Add("PUSH_REPLY" + strings.Repeat(",route 10.0.0.0 255.0.0.0", 90))
+	f.Fuzz(func(t *testing.T, s string) {
+		options, _, ok := ParsePushReply(s)
+		if !ok {
+			return
+		}
+		var p Push
+		var want, got []string
+		for _, o := range options {
+			if p.Add(o) == nil {
+				want = append(want, o)
+			}
+		}
+		for _, text := range p.Messages() {
+			if len(text) > 1024 {
+				t.Fatalf("a message of %d bytes", len(text))
+			}
+			again, _, _ := ParsePushReply(text)
+			got = append(got, again...)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q became %q", want, got)
+		}
+	})
 }

@@ -128,16 +128,6 @@ func TestStockToken(t *testing.T) {
 	}
 }
 
-func FuzzToken(f *testing.F) {
-	tokens, _ := NewTokens(pem.EncodeToMemory(&pem.Block{Type: tokenLabel, Bytes: make([]byte, 128)}), 0, 0)
-	f.Add("joe", tokens.Issue("joe", time.Unix(1, 0)))
-	f.Fuzz(func(t *testing.T, user, token string) {
-		if _, err := tokens.Check(user, token, time.Unix(1, 0)); err == nil && !IsToken(token) {
-			t.Fatal("what is no token was accepted")
-		}
-	})
-}
-
 // TestStockRenewedToken checks the two tokens that OpenVPN 2.6.14 gave one
 // client, at its connection and 4 seconds later at its renegotiation.
 func TestStockRenewedToken(t *testing.T) {
@@ -165,4 +155,24 @@ func TestStockRenewedToken(t *testing.T) {
 	if err != nil || !k.Initial.Equal(made) || !k.Renewed.Equal(made.Add(4*time.Second)) || k.ID() != "d+oIyiLDIMx+XJ3p" {
 		t.Errorf("%+v, %v", k, err)
 	}
+}
+
+func FuzzToken(f *testing.F) {
+	tokens, _ := NewTokens(pem.EncodeToMemory(&pem.Block{Type: tokenLabel, Bytes: make([]byte, 128)}), 0, 0)
+	f.Add("joe", tokens.Issue("joe", time.Unix(1, 0)))
+	f.Fuzz(func(t *testing.T, user, token string) {
+		if _, err := tokens.Check(user, token, time.Unix(1, 0)); err == nil && !IsToken(token) {
+			t.Fatal("what is no token was accepted")
+		}
+	})
+}
+
+func FuzzTokenSecret(f *testing.F) {
+	f.Add(pem.EncodeToMemory(&pem.Block{Type: tokenLabel, Bytes: make([]byte, 128)}))
+	f.Add(pem.EncodeToMemory(&pem.Block{Type: tokenLabel, Bytes: make([]byte, 95)}))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		if tokens, err := NewTokens(file, 0, 0); (tokens == nil) != (err != nil) {
+			t.Fatalf("%v, %v", tokens, err)
+		}
+	})
 }
