@@ -52,6 +52,7 @@ func (i *instance) keyExchanged(e session.Event, now time.Time) {
 	case i.phase != established:
 		return
 	}
+	i.attempt = a
 	if why := i.client.locked(a, i.set.conf.Auth.Verify != nil); why != "" {
 		i.settle(a, verdict{reason: why}, now)
 		return
@@ -75,6 +76,9 @@ func (i *instance) keyExchanged(e session.Event, now time.Time) {
 		tell := i.pending()
 		q.pending = func(p script.Pending) {
 			// The client waits as long as it is told to.
+			if !a.first {
+				return // the exchange itself may take no longer than hand-window
+			}
 			limit.Reset(min(max(time.Duration(p.Timeout)*time.Second, q.set.conf.HandWindow), maxPending))
 			tell(p)
 		}
@@ -98,11 +102,13 @@ func (i *instance) pending() func(script.Pending) {
 	}
 }
 
-// settle acts on an answer.
+// settle acts on an answer. One that comes when its exchange has failed, or
+// when there is a newer one, is about nothing any more.
 func (i *instance) settle(a *attempt, v verdict, now time.Time) {
-	if i.phase == closing || i.phase == ended {
+	if i.phase == closing || i.phase == ended || i.attempt != a {
 		return
 	}
+	i.attempt = nil
 	if !a.first {
 		// Whatever the answer is: behind the exchange alone can the client be told.
 		i.sess.Answer(a.keyID, now)

@@ -170,3 +170,58 @@ func TestClientLeavesWhileScriptRuns(t *testing.T) {
 	c.say(keyex.Exit)
 	b.eventually("the address is free", func() bool { return b.svc.books.count() == 0 })
 }
+
+// TestLateVerdict: the answer about an exchange that has failed meanwhile is about
+// nothing, and the client goes on with the key it has.
+func TestLateVerdict(t *testing.T) {
+	dir := t.TempDir()
+	first, open := filepath.Join(dir, "first"), filepath.Join(dir, "open")
+	b := newBed(t, passwords(t, fmt.Sprintf(`[ -e %[1]s ] || { touch %[1]s; exit 0; }
+printf '600\nwebauth\n' > "$auth_pending_file"
+(while [ ! -e %[2]s ]; do sleep 0.05; done; printf 1 > "$auth_control_file") >/dev/null 2>&1 &
+exit 2
+`, first, open), "hand-window 2")...)
+	p := login("joe", "x")
+	p.window = 2 * time.Second
+	c := b.dial(address(1), p)
+	addr := c.up()
+	c.session(func(s *session.Session) { s.Renegotiate(time.Now()) })
+	b.logged("renegotiation failed")
+	if err := os.WriteFile(open, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("a later renegotiation succeeds", func() bool {
+		p := b.peer(addr)
+		if p == nil {
+			t.Fatal("the client was thrown out")
+		}
+		k := p.PrimaryKey()
+		c.session(func(s *session.Session) { s.Renegotiate(time.Now()) })
+		return k != nil && k.ID > 0
+	})
+}
+
+// TestReloadWithoutTokens: who has a token still is no trouble to a gateway that gives
+// none any more.
+func TestReloadWithoutTokens(t *testing.T) {
+	options := passwords(t, "exit 0\n")
+	b := newBed(t, append(options, "auth-gen-token 3600")...)
+	c := b.dial(address(1), login("joe", "x"))
+	c.up()
+	if err := b.svc.Reload(configuration(t, options...)); err != nil {
+		t.Fatal(err)
+	}
+	i := b.svc.clients()[0]
+	done := make(chan struct{})
+	i.post(func(now time.Time) { i.renewToken(now); close(done) })
+	<-done
+	if b.peer("10.8.0.2") == nil {
+		t.Error("the client is gone")
+	}
+}
+
+// TestNoUsername: a password alone is nobody's.
+func TestNoUsername(t *testing.T) {
+	b := newBed(t, passwords(t, "exit 0\n")...)
+	b.dial(address(1), login("", "x")).fails("AUTH_FAILED")
+}

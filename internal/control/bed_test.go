@@ -148,7 +148,7 @@ func (b *bed) empty() {
 	s := b.svc
 	s.mu.Lock()
 	left := map[string]int{"all": len(s.all), "sessions": len(s.sessions), "streams": len(s.streams), "byPeer": len(s.byPeer),
-		"waiting": len(s.waiting), "order": len(s.order), "halfOpen": len(s.halfOpen)}
+		"halfOpen": s.halfOpen.len(), "prefixes": len(s.halfOpen.prefixes)}
 	s.mu.Unlock()
 	k := &s.books
 	k.mu.Lock()
@@ -268,6 +268,7 @@ type profile struct {
 	stream             *stream                        // TCP
 	login              func() (name, password string) // instead of username and password; asked for each key
 	exchanged          func(s *session.Session, keyID uint8)
+	window             time.Duration // its hand-window; 0: the default
 }
 
 const peerInfo26 = "IV_VER=2.6.14\nIV_PLAT=linux\nIV_MTU=1600\nIV_NCP=2\nIV_CIPHERS=AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305\nIV_PROTO=990\n"
@@ -310,7 +311,7 @@ func (b *bed) dial(at netip.AddrPort, p profile) *dialler {
 	if options == "" {
 		options = "V4,dev-type tun,tls-client"
 	}
-	sc := session.Config{Role: session.Client, TLS: cfg, Timeout: 200 * time.Millisecond, Stream: p.stream != nil,
+	sc := session.Config{Role: session.Client, TLS: cfg, Timeout: 200 * time.Millisecond, HandWindow: p.window, Stream: p.stream != nil,
 		Hello: func(uint8, *keyex.Message) keyex.Message {
 			name, password := p.username, p.password
 			if p.login != nil {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -123,9 +124,14 @@ func (b *books) save(now time.Time, end bool) {
 // replace writes a file beside the old one and renames it: a crash leaves the one
 // or the other. Owner and mode stay as they were.
 func replace(path string, text []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, text, 0o600); err != nil {
+	f, err := os.CreateTemp(filepath.Dir(path), ".ovpn-xdp-") // 0600, and nobody's link
+	if err != nil {
 		return err
+	}
+	temporary := f.Name()
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(temporary))
 	}
 	if info, err := os.Stat(path); err == nil {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -133,7 +139,10 @@ func replace(path string, text []byte) error {
 		}
 		_ = os.Chmod(temporary, info.Mode().Perm())
 	}
-	return os.Rename(temporary, path)
+	if err := os.Rename(temporary, path); err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	return nil
 }
 
 // rivals returns the leases of a name: a client that is back while its old

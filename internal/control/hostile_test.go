@@ -18,7 +18,7 @@ import (
 func (b *bed) sessions() (all, half int) {
 	b.svc.mu.RLock()
 	defer b.svc.mu.RUnlock()
-	return len(b.svc.all), len(b.svc.waiting)
+	return len(b.svc.all), b.svc.halfOpen.len()
 }
 
 // quiet waits until the gate has seen all that was sent to it.

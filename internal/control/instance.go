@@ -40,6 +40,7 @@ type instance struct {
 	sid     wire.SessionID                 // the client's session id
 	at      atomic.Pointer[netip.AddrPort] // where it is; changed with the service's lock held
 	stream  Stream                         // TCP; nil on UDP
+	from    netip.Prefix                   // what it is counted by while half-open; the service's lock
 	ctx     context.Context
 	cancel  context.CancelFunc
 	created time.Time
@@ -64,7 +65,8 @@ type instance struct {
 	away    netip.AddrPort // our address that answers are sent from
 	client  client
 	keys    keyring
-	resets  budget // of soft resets by the client
+	resets  budget   // of soft resets by the client
+	attempt *attempt // whose answer is awaited; nil: none
 	closeAt time.Time
 	why     string // why it is closing
 }

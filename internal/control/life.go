@@ -73,6 +73,9 @@ func (i *instance) challenged(encoded string) {
 
 // failed acts on a key whose negotiation failed, or whose TLS connection broke.
 func (i *instance) failed(e session.Event, now time.Time) {
+	if i.attempt != nil && i.attempt.keyID == e.KeyID {
+		i.attempt = nil
+	}
 	reason, remedy := verify.Explain(e.Err)
 	if e.KeyID == 0 || i.phase != established || e.KeyID == i.client.keyID {
 		if i.phase == handshaking {
@@ -84,7 +87,9 @@ func (i *instance) failed(e session.Event, now time.Time) {
 		i.end(now, "TLS failed: "+reason)
 		return
 	}
-	i.log.Warn("renegotiation failed; the old key goes on, and another try follows", "key_id", e.KeyID, "reason", reason, "remedy", remedy)
+	if i.svc.noise.line() {
+		i.log.Warn("renegotiation failed; the old key goes on, and another try follows", "key_id", e.KeyID, "reason", reason, "remedy", remedy)
+	}
 	i.client.renegAt = now.Add(i.set.conf.HandWindow / 2)
 }
 

@@ -105,9 +105,7 @@ type Service struct {
 	streams  map[Stream]*instance
 	byPeer   map[*peer.Peer]*instance
 	all      map[uint64]*instance
-	waiting  map[*instance]netip.Prefix // half-open, and from where
-	order    []*instance                // the same by age, with some that are not any more
-	halfOpen map[netip.Prefix]int
+	halfOpen halfOpen
 	nextCID  uint64
 	closing  bool
 
@@ -131,8 +129,7 @@ func New(cfg Config) (*Service, error) {
 		streams:  map[Stream]*instance{},
 		byPeer:   map[*peer.Peer]*instance{},
 		all:      map[uint64]*instance{},
-		waiting:  map[*instance]netip.Prefix{},
-		halfOpen: map[netip.Prefix]int{},
+		halfOpen: newHalfOpen(),
 		said:     map[string]bool{},
 		started:  time.Now(),
 	}
@@ -263,7 +260,11 @@ func (s *Service) evict(c gate.Client) {
 	i := s.sessions[sessionKey{c.Remote, c.Session}]
 	s.mu.RUnlock()
 	if i != nil {
-		i.post(func(now time.Time) { i.end(now, "half-open for too long, while others wait") })
+		i.post(func(now time.Time) {
+			if i.phase == handshaking && i.taken == 0 { // else its address has been proven meanwhile
+				i.end(now, "half-open for too long, while others wait")
+			}
+		})
 	}
 }
 
@@ -346,7 +347,7 @@ func (s *Service) Packet(stream Stream, b []byte) bool {
 	}
 	now := time.Now()
 	s.gateMu.Lock()
-	d := s.limited(s.gate.Stream(b, now), stream.Remote(), now)
+	d := s.limited(s.gate.Stream(stream.Remote(), b, now), stream.Remote(), now)
 	s.gateMu.Unlock()
 	if d.Verdict != gate.Accept {
 		s.refused(stream.Remote(), d.Reason, now)

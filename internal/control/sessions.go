@@ -16,17 +16,6 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
 )
 
-const (
-	// halfOpenPerPrefix bounds sessions that are not authenticated yet from one
-	// IPv4 address or IPv6 /64. A site whose clients share an address may come
-	// back all at once.
-	halfOpenPerPrefix = 256
-	// halfOpenMemory bounds them altogether, for the memory's sake: at about
-	// 60 KB each, 16,384 are 1 GB. Beyond that the oldest one makes room, so
-	// that nobody is locked out.
-	halfOpenMemory = 16384
-)
-
 // accept makes an instance for a client that the gate let in.
 func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.Time) {
 	set := s.set.Load()
@@ -80,21 +69,21 @@ func maxPacket(size int, remote netip.AddrPort, stream bool) int {
 // enter makes an instance findable, unless its prefix has too many half-open
 // sessions.
 func (s *Service) enter(i *instance) bool {
-	from := gate.Prefix(i.remote().Addr())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing || s.halfOpen[from] >= halfOpenPerPrefix {
+	if s.closing || !s.halfOpen.room(i.remote().Addr()) {
 		return false
 	}
-	if len(s.waiting) >= halfOpenMemory {
-		s.evictOldest()
+	if old := s.halfOpen.add(i); old != nil {
+		old.post(func(now time.Time) {
+			if old.phase == handshaking { // else it has just come through
+				old.end(now, "too many half-open sessions")
+			}
+		})
 	}
 	s.nextCID++
 	i.cid = s.nextCID
 	s.all[i.cid] = i
-	s.halfOpen[from]++
-	s.waiting[i] = from
-	s.order = append(s.order, i)
 	if i.stream != nil {
 		s.streams[i.stream] = i
 	} else {
@@ -103,45 +92,10 @@ func (s *Service) enter(i *instance) bool {
 	return true
 }
 
-// evictOldest ends the session that has been half-open for longest; mu is held.
-func (s *Service) evictOldest() {
-	for len(s.order) > 0 {
-		i := s.order[0]
-		s.order[0] = nil
-		s.order = s.order[1:]
-		if _, ok := s.waiting[i]; ok {
-			s.settled(i)
-			i.post(func(now time.Time) { i.end(now, "too many half-open sessions") })
-			return
-		}
-	}
-}
-
-// settled notes that an instance is not half-open any more; mu is held.
-func (s *Service) settled(i *instance) {
-	from, ok := s.waiting[i]
-	if !ok {
-		return
-	}
-	delete(s.waiting, i)
-	if s.halfOpen[from]--; s.halfOpen[from] == 0 {
-		delete(s.halfOpen, from)
-	}
-	// Those at the front that have settled too go with it, so that the list
-	// doesn't grow; a few in its middle may stay for a while.
-	for len(s.order) > 0 {
-		if _, ok := s.waiting[s.order[0]]; ok {
-			break
-		}
-		s.order[0] = nil
-		s.order = s.order[1:]
-	}
-}
-
 // proven notes that an instance is authenticated.
 func (s *Service) proven(i *instance) {
 	s.mu.Lock()
-	s.settled(i)
+	s.halfOpen.remove(i)
 	s.mu.Unlock()
 	s.release(i)
 }
@@ -185,7 +139,7 @@ func (s *Service) forget(i *instance) {
 	if i.stream != nil {
 		delete(s.streams, i.stream)
 	}
-	s.settled(i)
+	s.halfOpen.remove(i)
 	s.mu.Unlock()
 	s.release(i)
 }

@@ -5,6 +5,7 @@ package daemon
 import (
 	"os"
 	"reflect"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -19,11 +20,17 @@ func fixed(s *ovpnconf.Server) map[string]any {
 		l.Line = ovpnconf.Line{}
 		listen[i] = l
 	}
+	routes := make([]ovpnconf.Route, len(s.Routes))
+	for i, r := range s.Routes {
+		r.Line = ovpnconf.Line{}
+		routes[i] = r
+	}
 	return map[string]any{
 		"local, port, proto": listen, "sndbuf, rcvbuf, mark": s.Socket, "dev, tun-mtu, mssfix": s.Tunnel,
 		"server": s.Network4, "server-ipv6": s.Network6, "ifconfig-pool": s.Pool4, "ifconfig-ipv6-pool": s.Pool6,
 		"ifconfig-pool-persist": s.PoolPersist, "client-to-client": [2]bool{s.Clients.ToClient, s.Clients.BlockToClient},
 		"management": without(s.Management), "status": s.Status, "log": s.Log, "writepid": s.Process.WritePID, "xdp-*": s.XDP,
+		"route, route-ipv6": routes, "up, down": [4]ovpnconf.Command{s.Scripts.Up, s.Scripts.Down, s.Scripts.RouteUp, s.Scripts.RoutePreDown},
 	}
 }
 
@@ -40,6 +47,7 @@ func needRestart(old, new *ovpnconf.Server) (names []string) {
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -51,6 +59,8 @@ func keepFixed(old, conf *ovpnconf.Server) {
 	conf.Clients.ToClient, conf.Clients.BlockToClient = old.Clients.ToClient, old.Clients.BlockToClient
 	conf.Management, conf.Status, conf.Log, conf.XDP = old.Management, old.Status, old.Log, old.XDP
 	conf.Process.WritePID = old.Process.WritePID
+	conf.Routes = old.Routes
+	conf.Scripts.Up, conf.Scripts.Down, conf.Scripts.RouteUp, conf.Scripts.RoutePreDown = old.Scripts.Up, old.Scripts.Down, old.Scripts.RouteUp, old.Scripts.RoutePreDown
 }
 
 func signalName(s os.Signal) string {

@@ -69,7 +69,7 @@ func TestStockResets(t *testing.T) {
 		if d := gates[f[0]].Datagram(home, b, moment); d.Verdict != want {
 			t.Errorf("%s: %+v", strings.Join(f[:3], " "), d)
 		}
-		if d := gates[f[0]].Stream(b, moment); d.Verdict != Accept || d.Accepted.Client != h.Session {
+		if d := gates[f[0]].Stream(home, b, moment); d.Verdict != Accept || d.Accepted.Client != h.Session {
 			t.Errorf("%s over TCP: %+v", strings.Join(f[:3], " "), d)
 		}
 	}
@@ -95,7 +95,7 @@ func FuzzDatagram(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := string(b)
 		for name, g := range gates {
-			for _, d := range []Decision{g.Datagram(home, b, moment), g.Stream(b, moment)} {
+			for _, d := range []Decision{g.Datagram(home, b, moment), g.Stream(home, b, moment)} {
 				if (d.Reason != "") != (d.Verdict == Drop) || (len(d.Reply) > 0) != (d.Verdict == Reply) || (d.Accepted != nil) != (d.Verdict == Accept) {
 					t.Errorf("%s: %+v", name, d)
 				}

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/wire"
@@ -10,9 +11,8 @@ import (
 
 // Stream decides about the first packet on a TCP connection, whose sender's
 // address needs no proof: a reset begins the session, anything else is dropped. b is
-// only read and not kept. Rates do not apply: a connection is accepted or not
-// before it has a packet.
-func (g *Gate) Stream(b []byte, now time.Time) Decision {
+// only read and not kept. Rates apply as to answered resets.
+func (g *Gate) Stream(remote netip.AddrPort, b []byte, now time.Time) Decision {
 	h, ok := wire.ParseHeader(b)
 	if !ok || h.Session.IsZero() || len(b) > maxDatagram {
 		return drop(ReasonMalformed)
@@ -20,13 +20,19 @@ func (g *Gate) Stream(b []byte, now time.Time) Decision {
 	if h.KeyID != 0 {
 		return drop(ReasonNoSession)
 	}
+	var d Decision
 	switch h.Opcode {
 	case wire.ControlHardResetClientV2:
-		return g.streamV2(b, now)
+		d = g.streamV2(b, now)
 	case wire.ControlHardResetClientV3:
-		return g.streamV3(b, now)
+		d = g.streamV3(b, now)
+	default:
+		return drop(ReasonNoSession)
 	}
-	return drop(ReasonNoSession)
+	if d.Verdict == Accept && !g.rates.allow(remote.Addr(), now) {
+		return drop(ReasonRate)
+	}
+	return d
 }
 
 func (g *Gate) streamV2(b []byte, now time.Time) Decision {

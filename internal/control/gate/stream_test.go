@@ -3,7 +3,9 @@
 package gate
 
 import (
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/wire"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/wrap"
@@ -13,7 +15,7 @@ func TestStream(t *testing.T) {
 	for name, l := range labs(t) {
 		t.Run(name, func(t *testing.T) {
 			b := l.seal(l.reset, wire.Body{})
-			d := l.gate.Stream(b, moment)
+			d := l.gate.Stream(home, b, moment)
 			a := d.Accepted
 			if d.Verdict != Accept || !a.SendReset || a.First != nil || a.Client != clientID || a.Server.IsZero() || a.NextRecv != 1 || a.NextSend != 0 ||
 				(a.Key != nil) != (l.wkc != nil) || (a.Static == nil) != (l.wrap.Overhead() == 0) {
@@ -29,7 +31,7 @@ func TestStream(t *testing.T) {
 			if _, _, err := a.Wrap.Open(nil, l.wrap.Seal(nil, h, []byte("body"), moment), moment); err != nil {
 				t.Errorf("the next packet: %v", err)
 			}
-			if again := l.gate.Stream(l.seal(l.reset, wire.Body{}), moment); again.Accepted.Server == a.Server {
+			if again := l.gate.Stream(home, l.seal(l.reset, wire.Body{}), moment); again.Accepted.Server == a.Server {
 				t.Error("another connection has the same session id")
 			}
 			changed := l.seal(l.reset, wire.Body{ID: 1})
@@ -37,7 +39,7 @@ func TestStream(t *testing.T) {
 				"no reset": l.seal(wire.ControlV1, l.hello()), "reset 1": changed, "short": changed[:12], "empty": nil,
 				"the server's": l.seal(wire.ControlHardResetServerV2, wire.Body{}),
 			} {
-				if d := l.gate.Stream(b, moment); d.Verdict != Drop || d.Reason == "" {
+				if d := l.gate.Stream(home, b, moment); d.Verdict != Drop || d.Reason == "" {
 					t.Errorf("%s: %+v", what, d)
 				}
 			}
@@ -51,8 +53,22 @@ func TestStream(t *testing.T) {
 		{"tls-auth", "tls-crypt", ReasonAuth},
 	} {
 		c := all[v.client]
-		if d := all[v.lab].gate.Stream(c.seal(c.reset, wire.Body{}), moment); d.Reason != v.reason {
+		if d := all[v.lab].gate.Stream(home, c.seal(c.reset, wire.Body{}), moment); d.Reason != v.reason {
 			t.Errorf("%s at %s: %+v, want %q", v.client, v.lab, d, v.reason)
 		}
+	}
+}
+
+// TestStreamRate: connections are limited by where they come from, as resets are.
+func TestStreamRate(t *testing.T) {
+	g := newGate(t, Config{Static: wrap.Plain, Rate: Rate{Count: 2, Per: time.Hour}})
+	reset := (&wire.Body{}).Append(wire.ControlHardResetClientV2, wire.Header{Opcode: wire.ControlHardResetClientV2, Session: clientID}.Append(nil))
+	for n, want := range []Verdict{Accept, Accept, Drop, Drop} {
+		if d := g.Stream(home, reset, moment); d.Verdict != want {
+			t.Errorf("connection %d: %+v", n, d)
+		}
+	}
+	if d := g.Stream(netip.MustParseAddrPort("192.0.2.8:40000"), reset, moment); d.Verdict != Accept {
+		t.Errorf("from elsewhere: %+v", d)
 	}
 }
