@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -21,7 +20,7 @@ type options struct {
 	out      string
 	reps     int
 	seconds  float64
-	parallel int
+	parallel []int
 	idle     int
 	load     string // the load process's: the server
 	hold     int
@@ -42,7 +41,7 @@ func run(args []string, stdout io.Writer) error {
 	f.StringVar(&o.out, "out", "", "folder for handshake.txt and handshake.json (default: text on stdout only)")
 	f.IntVar(&o.reps, "reps", 3, "repetitions")
 	f.Float64Var(&o.seconds, "seconds", 5, "seconds of every measurement")
-	f.IntVar(&o.parallel, "parallel", 32, "handshakes under way at once")
+	f.IntSliceVar(&o.parallel, "parallel", []int{8, 32, 128}, "handshakes under way at once, one measurement for each")
 	f.IntVar(&o.idle, "idle", 1000, "idle clients for the measurement of memory")
 	f.StringVar(&o.load, "load", "", "be the clients of the server at this address")
 	f.IntVar(&o.hold, "hold", 0, "as the clients: connect so many and keep them")
@@ -60,9 +59,9 @@ func run(args []string, stdout io.Writer) error {
 			return err
 		}
 		if o.hold > 0 {
-			return c.hold(o.hold, o.parallel)
+			return c.hold(o.hold, o.parallel[0])
 		}
-		return json.NewEncoder(stdout).Encode(c.load(o.seconds, o.parallel))
+		return json.NewEncoder(stdout).Encode(c.load(o.seconds, o.parallel[0]))
 	}
 	r, err := measure(o)
 	if err != nil {
@@ -95,25 +94,39 @@ type report struct {
 
 // cell is one server's results in one round.
 type cell struct {
-	PerSecond     float64 `json:"handshakes_per_second"`
-	Failures      uint64  `json:"failures"`
-	ServerMillis  float64 `json:"server_cpu_ms_per_handshake"`
-	KiBPerClient  float64 `json:"resident_kib_per_idle_client"`
-	IdleConnected uint64  `json:"idle_clients"`
+	Loads         []loadCell `json:"loads"`
+	KiBPerClient  float64    `json:"resident_kib_per_idle_client"`
+	IdleConnected uint64     `json:"idle_clients"`
+}
+
+// loadCell is what came of so many handshakes under way at once.
+type loadCell struct {
+	Parallel     int     `json:"parallel"`
+	PerSecond    float64 `json:"handshakes_per_second"`
+	Failures     uint64  `json:"failures"`
+	ServerMillis float64 `json:"server_cpu_ms_per_handshake"`
+}
+
+// row is one line's name and value.
+type row struct {
+	name string
+	of   func(cell) float64
+}
+
+func (r *report) rows() []row {
+	var out []row
+	for n, l := range r.Rounds[r.Servers[0]][0].Loads {
+		out = append(out,
+			row{fmt.Sprintf("handshakes per second, %d at once", l.Parallel), func(c cell) float64 { return c.Loads[n].PerSecond }},
+			row{fmt.Sprintf("server CPU ms per handshake, %d at once", l.Parallel), func(c cell) float64 { return c.Loads[n].ServerMillis }})
+	}
+	return append(out, row{"resident KiB per idle client", func(c cell) float64 { return c.KiBPerClient }})
 }
 
 func (r *report) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Handshakes, %d cores shared by server and clients (median, minimum - maximum of %d rounds, in turns)\n\n", runtime.NumCPU(), len(r.Rounds[r.Servers[0]]))
-	rows := []struct {
-		name string
-		of   func(cell) float64
-	}{
-		{"handshakes per second", func(c cell) float64 { return c.PerSecond }},
-		{"server CPU ms per handshake", func(c cell) float64 { return c.ServerMillis }},
-		{"resident KiB per idle client", func(c cell) float64 { return c.KiBPerClient }},
-	}
-	for _, row := range rows {
+	fmt.Fprintf(&b, "Handshakes, %d cores shared by server and clients (median, minimum - maximum of %d rounds, in turns)\n\n", r.Cores, len(r.Rounds[r.Servers[0]]))
+	for _, row := range r.rows() {
 		fmt.Fprintln(&b, row.name)
 		var medians []float64
 		for _, s := range r.Servers {

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,9 @@ max-clients 60000
 connect-freq-initial 1000000 1
 verb 1
 `
+
+// holdParallel is how many clients at once connect to stay.
+const holdParallel = 32
 
 // servers are what is compared.
 var servers = []string{"ovpn-xdp", "openvpn"}
@@ -71,7 +75,7 @@ func measure(o options) (_ *report, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	r := &report{Version: 1, Servers: servers, Rounds: map[string][]cell{}}
+	r := &report{Version: 2, Cores: runtime.NumCPU(), Servers: servers, Rounds: map[string][]cell{}}
 	for range o.reps {
 		for _, name := range servers {
 			c, err := b.round(name)
@@ -121,47 +125,58 @@ func (b *bed) start(name string) (*testlab.Process, error) {
 }
 
 // clients runs this program as the clients.
-func (b *bed) clients(args ...string) ([]string, error) {
+func (b *bed) clients(parallel int, args ...string) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return append([]string{self, "--load", serverAddr, "--dir", b.dir, "--parallel", strconv.Itoa(b.o.parallel)}, args...), nil
+	return append([]string{self, "--load", serverAddr, "--dir", b.dir, "--parallel", strconv.Itoa(parallel)}, args...), nil
 }
 
 // round measures a server once.
 func (b *bed) round(name string) (c cell, err error) {
+	for _, n := range b.o.parallel {
+		l, err := b.load(name, n)
+		if err != nil {
+			return c, err
+		}
+		c.Loads = append(c.Loads, l)
+	}
+	return c, b.memory(name, &c)
+}
+
+// load measures a fresh server with so many handshakes at once.
+func (b *bed) load(name string, parallel int) (l loadCell, err error) {
 	p, err := b.start(name)
 	if err != nil {
-		return c, err
+		return l, err
 	}
-	args, err := b.clients("--seconds", fmt.Sprint(b.o.seconds))
+	defer p.Stop()
+	args, err := b.clients(parallel, "--seconds", fmt.Sprint(b.o.seconds))
 	if err != nil {
-		return c, err
+		return l, err
 	}
 	before, err := processSeconds(p.PID())
 	if err != nil {
-		return c, err
+		return l, err
 	}
 	out, err := b.client.Command(args[0], args[1:]...).Output()
 	if err != nil {
-		return c, fmt.Errorf("clients: %w", err)
+		return l, fmt.Errorf("clients: %w", err)
 	}
 	var r loadResult
 	if err := json.Unmarshal(out, &r); err != nil {
-		return c, err
+		return l, err
 	}
 	after, err := processSeconds(p.PID())
 	if err != nil {
-		return c, err
+		return l, err
 	}
-	p.Stop()
 	if r.Handshakes == 0 {
-		return c, fmt.Errorf("no handshake came to its end: %s", p.Output())
+		return l, fmt.Errorf("no handshake came to its end: %s", p.Output())
 	}
-	c.PerSecond, c.Failures = float64(r.Handshakes)/r.Seconds, r.Failures
-	c.ServerMillis = (after - before) * 1000 / float64(r.Handshakes)
-	return c, b.memory(name, &c)
+	return loadCell{Parallel: parallel, PerSecond: float64(r.Handshakes) / r.Seconds, Failures: r.Failures,
+		ServerMillis: (after - before) * 1000 / float64(r.Handshakes)}, nil
 }
 
 // memory measures what idle clients take of a fresh server.
@@ -175,7 +190,7 @@ func (b *bed) memory(name string, c *cell) error {
 	if err != nil {
 		return err
 	}
-	args, err := b.clients("--hold", strconv.Itoa(b.o.idle))
+	args, err := b.clients(holdParallel, "--hold", strconv.Itoa(b.o.idle))
 	if err != nil {
 		return err
 	}
