@@ -44,11 +44,7 @@ func (i *instance) admit(pushes []ovpnconf.Push, now time.Time) error {
 			return fmt.Errorf("derive the dynamic tls-crypt key: %w", err)
 		}
 	}
-	i.keys.wait = min(conf.HandWindow, conf.RenegMax/2)
-	if conf.RenegMax == 0 {
-		i.keys.wait = conf.HandWindow
-	}
-	i.keys.grace = conf.TranWindow
+	i.keys.pace(conf)
 	// The key is there before the client can know that it may send.
 	if err := i.newKey(0, now); err != nil {
 		return err

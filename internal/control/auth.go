@@ -58,8 +58,12 @@ func (i *instance) keyExchanged(e session.Event, now time.Time) {
 		return
 	}
 	q := &question{set: i.set, attempt: a}
-	if a.first {
+	switch {
+	case a.first:
 		q.key = i.client.key
+	case i.set.conf.Clients.ConfigDir != "":
+		j := &joining{set: i.set, inst: i, name: i.client.name}
+		q.file = j.barred
 	}
 	if !q.asks() {
 		// Metadata alone need no command. A username that nobody has checked is none.

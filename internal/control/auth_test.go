@@ -220,6 +220,45 @@ func TestReloadWithoutTokens(t *testing.T) {
 	}
 }
 
+// TestReloadOfTokenTimes: a token from before is good, for as long as is now said.
+func TestReloadOfTokenTimes(t *testing.T) {
+	options := passwords(t, "exit 0\n")
+	b := newBed(t, append(options, "auth-gen-token 3600")...)
+	c := b.dial(address(1), login("joe", "x"))
+	c.up()
+	before, token := b.svc.set.Load().tokens, c.option("auth-token")
+	if err := b.svc.Reload(configuration(t, append(options, "auth-gen-token 60")...)); err != nil {
+		t.Fatal(err)
+	}
+	after, now := b.svc.set.Load().tokens, time.Now()
+	if _, err := after.Check("joe", token, now); err != nil {
+		t.Errorf("a token from before: %v", err)
+	}
+	if _, err := before.Check("joe", token, now.Add(2*time.Minute)); err != nil {
+		t.Errorf("before, after two minutes: %v", err)
+	}
+	if _, err := after.Check("joe", token, now.Add(2*time.Minute)); err != keyex.ErrTokenExpired {
+		t.Errorf("now, after two minutes: %v", err)
+	}
+}
+
+// TestUnfitUsernames are names that the command would hear otherwise than others
+// read them, and such as are too long: with username-as-common-name nobody, else nameless.
+func TestUnfitUsernames(t *testing.T) {
+	strict := newBed(t, passwords(t, "exit 0\n", "username-as-common-name")...)
+	lax := newBed(t, passwords(t, "exit 0\n")...)
+	for n, user := range []string{"jo\xffe", "jo\u0085e", strings.Repeat("j", 65), strings.Repeat("j", 4000)} {
+		strict.dial(address(n+1), login(user, "x")).fails(keyex.AuthFailed)
+		lax.dial(address(n+1), login(user, "x")).up()
+	}
+	strict.dial(address(10), login(strings.Repeat("j", 64), "x")).up()
+	for _, c := range lax.svc.Report().Clients {
+		if c.CommonName != unnamed {
+			t.Errorf("client is called %q", c.CommonName)
+		}
+	}
+}
+
 // TestNoUsername: a password alone is nobody's.
 func TestNoUsername(t *testing.T) {
 	b := newBed(t, passwords(t, "exit 0\n")...)

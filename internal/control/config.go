@@ -42,8 +42,9 @@ type settings struct {
 	conf   *ovpnconf.Server
 	verify *verify.Verifier
 	checks verify.Options // that it was made of, with the files' content
-	runner *script.Runner
-	tokens *keyex.Tokens // nil without auth-gen-token
+	guard  *script.Runner // of commands about who is not authenticated yet
+	runner *script.Runner // of commands about clients, which strangers cannot delay
+	tokens *keyex.Tokens  // nil without auth-gen-token
 	static func() *wrap.Wrap
 	key    *[256]byte // of static; nil when packets are not wrapped
 	v2     *wrap.ServerKey
@@ -61,7 +62,8 @@ func newSettings(c *ovpnconf.Server, cfg Config) (*settings, error) {
 	if s.verify, err = verify.New(checks); err != nil {
 		return nil, err
 	}
-	s.runner = script.New(script.Config{Dir: c.Process.Cd, TempDir: c.Scripts.TmpDir, Log: cfg.Log})
+	commands := script.Config{Dir: c.Process.Cd, TempDir: c.Scripts.TmpDir, Log: cfg.Log}
+	s.guard, s.runner = script.New(commands), script.New(commands)
 	if c.Auth.Token.Enabled {
 		var secret []byte
 		if c.Auth.Token.Secret.Given() {

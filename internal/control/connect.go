@@ -59,10 +59,26 @@ func (i *instance) welcome(a *attempt, v verdict, now time.Time) {
 	})
 }
 
+// maxUserName is how long a username that becomes a client's name may be, in
+// bytes, as with stock OpenVPN; a certificate's common name has as many characters.
+const maxUserName = 64
+
+// unfit says why a username cannot be a client's name, if it cannot: a
+// command has to have been asked about that name and no other one.
+func unfit(username string) string {
+	switch {
+	case len(username) > maxUserName:
+		return fmt.Sprintf("the username has %d bytes, and as a client's name it can have %d", len(username), maxUserName)
+	case verify.Name(username) != script.Credential(username):
+		return "the username has characters that a client's name cannot have"
+	}
+	return ""
+}
+
 // nameOf returns what a client is called everywhere.
 func nameOf(conf *ovpnconf.Server, a *attempt, v verdict) string {
 	switch {
-	case v.username != "" && (conf.Auth.UsernameAsCN || !a.hasCert):
+	case v.username != "" && (conf.Auth.UsernameAsCN || !a.hasCert) && unfit(v.username) == "":
 		return verify.Name(v.username)
 	case a.hasCert:
 		return a.identity.CommonName
@@ -187,6 +203,19 @@ func (j *joining) readFile() error {
 		return errExclusive
 	}
 	return nil
+}
+
+// barred says what a client's file has against a client that is connected already, or
+// "". A file that cannot be read is as good as none.
+func (j *joining) barred() string {
+	err := j.readFile()
+	switch {
+	case errors.Is(err, errExclusive), err != nil && j.set.conf.Clients.ConfigExclusive:
+		return err.Error()
+	case err == nil && j.conf.Disable:
+		return errDisabled.Error()
+	}
+	return ""
 }
 
 // merge adds what a file says. As with stock OpenVPN, lines that cannot be used

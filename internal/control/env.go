@@ -62,8 +62,8 @@ func (i *instance) env(a *attempt) *script.Env {
 	}
 	id, has, user, name := c.identity, c.hasCert, c.username, c.name
 	if a != nil {
-		id, has, user = a.identity, a.hasCert, a.username
-		name = id.CommonName
+		// A username is handed to who checks it; to others it would look checked.
+		id, has, user, name = a.identity, a.hasCert, "", a.identity.CommonName
 	}
 	if has {
 		for k, v := range i.set.verify.Env(id) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/aead"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/statickey"
@@ -34,6 +35,14 @@ type keyring struct {
 	next    *generation // secondary slot: received with, not yet sent with
 	old     *generation // secondary slot: replaced
 	oldEnd  time.Time
+}
+
+// pace sets the times of keys that are installed or replaced from now on.
+func (r *keyring) pace(conf *ovpnconf.Server) {
+	r.wait, r.grace = conf.HandWindow, conf.TranWindow
+	if conf.RenegMax > 0 {
+		r.wait = min(r.wait, conf.RenegMax/2)
+	}
 }
 
 // install puts a freshly derived key into its slot.

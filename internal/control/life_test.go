@@ -158,6 +158,35 @@ func TestExclusiveFiles(t *testing.T) {
 	}
 }
 
+// TestFileOfConnectedClient: a renegotiation looks at the client's file again.
+func TestFileOfConnectedClient(t *testing.T) {
+	for what, spoil := range map[string]func(file string) error{
+		"no file": os.Remove,
+		"disable": func(file string) error { return os.WriteFile(file, []byte("disable\n"), 0o600) },
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "alice")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b := newBed(t, "client-config-dir "+dir, "ccd-exclusive")
+		c := b.dial(address(1), named("alice"))
+		addr := c.up()
+		renegotiate := func() { c.session(func(s *session.Session) { s.Renegotiate(time.Now()) }) }
+		renegotiate()
+		b.eventually("the second key", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.keys) > 1 })
+		if b.peer(addr) == nil {
+			t.Fatal("the client is gone")
+		}
+		if err := spoil(file); err != nil {
+			t.Fatal(err)
+		}
+		renegotiate()
+		c.fails(keyex.AuthFailed)
+		b.eventually(what+": the client is gone", func() bool { return b.peer(addr) == nil })
+	}
+}
+
 // TestUsernameAsName: what a user types is no more trusted than a certificate's name.
 func TestUsernameAsName(t *testing.T) {
 	dir := t.TempDir()

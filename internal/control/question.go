@@ -23,6 +23,7 @@ type question struct {
 	set     *settings
 	attempt *attempt
 	key     *wrap.ClientKey // with its metadata; nil: no tls-crypt-v2, or a later attempt
+	file    func() string   // of a client that is connected: what its file has against it now; nil: there are no files
 	env     *script.Env
 	pending func(script.Pending)
 	answers <-chan string // the client's, to challenges
@@ -31,13 +32,18 @@ type question struct {
 // asks reports whether answering may take time: whether it runs commands.
 func (q *question) asks() bool {
 	c := q.set.conf
-	return c.Peers.Verify != nil && q.attempt.hasCert || c.Auth.Verify != nil || q.key != nil && c.Wrap.V2Verify != nil
+	return c.Peers.Verify != nil && q.attempt.hasCert || c.Auth.Verify != nil || q.key != nil && c.Wrap.V2Verify != nil || q.file != nil
 }
 
 // answer decides. Everybody who has a say has to agree.
 func (q *question) answer(ctx context.Context) verdict {
 	for _, check := range []func(context.Context) string{q.metadata, q.certificates} {
 		if why := check(ctx); why != "" {
+			return verdict{reason: why}
+		}
+	}
+	if q.file != nil {
+		if why := q.file(); why != "" {
 			return verdict{reason: why}
 		}
 	}
@@ -65,7 +71,7 @@ func (q *question) metadata(ctx context.Context) string {
 	if w.V2Verify == nil {
 		return ""
 	}
-	if err := q.set.runner.VerifyMetadata(ctx, script.Command(w.V2Verify), q.env, q.key.Type, q.key.Metadata); err != nil {
+	if err := q.set.guard.VerifyMetadata(ctx, script.Command(w.V2Verify), q.env, q.key.Type, q.key.Metadata); err != nil {
 		return fmt.Sprintf("tls-crypt-v2-verify refused the client's key: %v", err)
 	}
 	return ""
@@ -87,7 +93,7 @@ func (q *question) certificates(ctx context.Context) string {
 			return err.Error()
 		}
 		defer remove()
-		if err := q.set.runner.Ask(ctx, script.Command(command), env, strconv.Itoa(depth), subject); err != nil {
+		if err := q.set.guard.Ask(ctx, script.Command(command), env, strconv.Itoa(depth), subject); err != nil {
 			return fmt.Sprintf("tls-verify refused the certificate at depth %d (%s): %v", depth, subject, err)
 		}
 	}
@@ -121,6 +127,11 @@ func (q *question) password(ctx context.Context) verdict {
 	if a.username == "" && !c.Optional {
 		return verdict{reason: "the client sent no username and password, or no username; its configuration needs auth-user-pass"}
 	}
+	if c.UsernameAsCN && a.username != "" {
+		if why := unfit(a.username); why != "" {
+			return verdict{reason: why}
+		}
+	}
 	var token keyex.Token
 	var tokenErr error
 	is := q.set.tokens != nil && keyex.IsToken(a.password)
@@ -149,7 +160,7 @@ func (q *question) password(ctx context.Context) verdict {
 		}
 		env.Set("session_id", token.ID())
 	}
-	v, err := q.set.runner.VerifyUserPass(ctx, script.UserPass{Command: script.Command(c.Verify), ViaFile: c.ViaFile,
+	v, err := q.set.guard.VerifyUserPass(ctx, script.UserPass{Command: script.Command(c.Verify), ViaFile: c.ViaFile,
 		Username: a.username, Password: a.password, Env: env, Pending: q.pending,
 		Respond: script.Command(q.set.conf.Scripts.CRResponse), Responses: q.answers})
 	switch {

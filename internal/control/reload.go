@@ -26,7 +26,7 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 	}
 	old := s.set.Load()
 	if set.tokens != nil && old.tokens != nil && !conf.Auth.Token.Secret.Given() {
-		set.tokens = old.tokens // tokens given out go on being good
+		set.tokens = set.tokens.WithKeyOf(old.tokens) // tokens given out go on being good
 	}
 	s.set.Store(set)
 	s.gateMu.Lock()
@@ -38,7 +38,10 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 	for _, i := range s.clients() {
 		if all && s.same(i, conf) {
 			kept++
-			i.post(func(time.Time) { i.set = set })
+			i.post(func(time.Time) {
+				i.set = set
+				i.keys.pace(conf)
+			})
 			continue
 		}
 		sent++

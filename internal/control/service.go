@@ -384,8 +384,11 @@ func (s *Service) refused(from netip.AddrPort, why string, now time.Time) {
 func (s *Service) once(text string) {
 	s.onceMu.Lock()
 	defer s.onceMu.Unlock()
-	if s.said[text] || len(s.said) >= maxSaid {
+	if s.said[text] {
 		return
+	}
+	if len(s.said) >= maxSaid {
+		clear(s.said) // rather once more than never
 	}
 	s.said[text] = true
 	s.log.Warn(text)

@@ -64,6 +64,11 @@ func NewTokens(file []byte, lifetime, renewal time.Duration) (*Tokens, error) {
 	return t, nil
 }
 
+// WithKeyOf returns tokens of t's times that are made and checked with another's key.
+func (t *Tokens) WithKeyOf(other *Tokens) *Tokens {
+	return &Tokens{key: other.key, lifetime: t.lifetime, renewal: t.renewal}
+}
+
 // IsToken reports whether a password has the form of a token: its prefix and
 // length. Others are passwords, whatever they begin with.
 func IsToken(password string) bool {

@@ -73,7 +73,7 @@ func (r *Runner) VerifyUserPass(ctx context.Context, q UserPass) (Verdict, error
 			return Verdict{}, err
 		}
 	}
-	user, password := credential(q.Username), credential(q.Password)
+	user, password := Credential(q.Username), Credential(q.Password)
 	a.env.Set("username", user)
 	var args []string
 	if q.ViaFile {
@@ -106,8 +106,8 @@ func (r *Runner) VerifyUserPass(ctx context.Context, q UserPass) (Verdict, error
 	return Verdict{Reason: a.reason()}, nil
 }
 
-// credential is a user's name or password as commands get it.
-func credential(s string) string {
+// Credential is a user's name or password as commands get it.
+func Credential(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return visible(s)
 }
