@@ -55,10 +55,11 @@ lab-down: ## Remove what `make lab` made
 
 .PHONY: test
 test: ## Everything that one kernel can test (REQUIRE_ALL=1: a skipped test fails)
-	@hack/deps.sh test
+	@hack/deps.sh test pam
 	@$(MAKE) --no-print-directory build
 	go vet ./...
 	go test -race -timeout $(TEST_TIMEOUT) ./cmd/... ./pkg/... ./internal/...
+	go test -race -tags pam -timeout $(TEST_TIMEOUT) ./cmd/ovpn-xdp-auth-pam
 	go test -p 1 -timeout $(TEST_TIMEOUT) ./tests/...
 	go test -race -timeout $(TEST_TIMEOUT) -run '^$(RACE_E2E)' ./tests/e2e/...
 
@@ -90,7 +91,7 @@ check-generated: ## Regenerate and compare with what is committed
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, dependency direction, shellcheck
-	@hack/deps.sh lint
+	@hack/deps.sh lint pam
 	@hack/lint.sh
 
 .PHONY: bench

@@ -148,14 +148,14 @@ func (i *instance) reply(pushes []ovpnconf.Push) []string {
 			i.svc.once(fmt.Sprintf("%s: push %q cannot be sent: %v", p.Line.Position(), p.Text, err))
 		}
 	}
-	if a := c.lease.v6; a.IsValid() {
+	if a := c.lease.v6; a.IsValid() && !c.conf.Untold6 {
 		bits := c.lease.bits6
 		if !slices.ContainsFunc(pushes, func(p ovpnconf.Push) bool { return p.Text == "tun-ipv6" }) {
 			b.Must("tun-ipv6")
 		}
 		b.Must("ifconfig-ipv6 " + netip.PrefixFrom(a, bits).String() + " " + c.lease.gateway6.String())
 	}
-	if a := c.lease.v4; a.IsValid() {
+	if a := c.lease.v4; a.IsValid() && !c.conf.Untold4 {
 		b.Must("ifconfig " + a.String() + " " + mask(c.lease.bits4))
 	}
 	b.Must("peer-id " + strconv.FormatUint(uint64(c.lease.peer.ID), 10))

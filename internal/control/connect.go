@@ -229,6 +229,7 @@ func (j *joining) merge(conf *ovpnconf.Client, findings []ovpnconf.Finding) {
 	j.pushes = conf.Pushes(j.pushes)
 	merged := *j.conf
 	merged.Disable = merged.Disable || conf.Disable
+	merged.Untold4, merged.Untold6 = merged.Untold4 || conf.Untold4, merged.Untold6 || conf.Untold6
 	if conf.Address4.IsValid() {
 		merged.Address4 = conf.Address4
 	}
@@ -302,7 +303,7 @@ func (i *instance) turnAway(err error, now time.Time) {
 
 // describe sums up what files say about a client, for a reload to compare.
 func describe(c *ovpnconf.Client, pushes []ovpnconf.Push) string {
-	text := fmt.Sprint(c.Disable, c.Address4, c.Address6, c.Gateway6, c.Routes, c.Ciphers, c.Fallback, c.InactiveBytes)
+	text := fmt.Sprint(c.Disable, c.Untold4, c.Untold6, c.Address4, c.Address6, c.Gateway6, c.Routes, c.Ciphers, c.Fallback, c.InactiveBytes)
 	for _, d := range []*time.Duration{c.Ping, c.PingRestart, c.Inactive, c.SessionTimeout} {
 		if d != nil {
 			text += " " + d.String()

@@ -82,15 +82,23 @@ func (i *instance) failed(e session.Event, now time.Time) {
 			i.svc.counters.failed.Add(1)
 		}
 		if i.phase != closing && i.svc.noise.line() {
-			i.log.Warn("TLS handshake failed", "reason", reason, "remedy", remedy, "error", e.Err)
+			i.log.Warn("TLS handshake failed", append([]any{"reason", reason, "error", e.Err}, advice(remedy)...)...)
 		}
 		i.end(now, "TLS failed: "+reason)
 		return
 	}
 	if i.svc.noise.line() {
-		i.log.Warn("renegotiation failed; the old key goes on, and another try follows", "key_id", e.KeyID, "reason", reason, "remedy", remedy)
+		i.log.Warn("renegotiation failed; the old key goes on, and another try follows", append([]any{"key_id", e.KeyID, "reason", reason}, advice(remedy)...)...)
 	}
 	i.client.renegAt = now.Add(i.set.conf.HandWindow / 2)
+}
+
+// advice is a remedy as an attribute of a log line, if there is one.
+func advice(remedy string) []any {
+	if remedy == "" {
+		return nil
+	}
+	return []any{"remedy", remedy}
 }
 
 // due does what time asks for.

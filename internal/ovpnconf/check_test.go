@@ -138,6 +138,8 @@ func TestRefusedAndIgnored(t *testing.T) {
 		{"show-tls", "show-tls", Refused, "command of its own"},
 
 		{"plugin /usr/lib/openvpn/openvpn-plugin-auth-pam.so login", "plugin", Refused, `auth-user-pass-verify "/usr/lib/ovpn-xdp/auth-pam login" via-file`},
+		{`plugin openvpn-plugin-auth-pam.so "login login USERNAME password PASSWORD pin OTP"`, "plugin", Refused, `auth-user-pass-verify "/usr/lib/ovpn-xdp/auth-pam login login USERNAME password PASSWORD pin OTP" via-file`},
+		{`plugin openvpn-plugin-auth-pam.so "vpn 'one time' OTP"`, "plugin", Refused, "docs/auth-pam.md"},
 		{"plugin openvpn-plugin-auth-pam.so openvpn", "plugin", Refused, "auth-user-pass-verify /usr/lib/ovpn-xdp/auth-pam via-file"},
 		{"plugin /usr/lib/openvpn-auth-ldap.so /etc/ldap.conf", "plugin", Refused, "pam_ldap"},
 		{"plugin ./own.so", "plugin", Refused, "command"},
@@ -370,6 +372,43 @@ func TestFindingsStandInOrder(t *testing.T) {
 	if got, want := findings[8].String(), "server.conf:9: frobnicate is refused: there is no such option; remove it, or name it in ignore-unknown-option above"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// FuzzParseClient: whatever a client-connect command writes, nothing of it breaks a
+// PUSH_REPLY or a route.
+func FuzzParseClient(f *testing.F) {
+	s, findings := Check(Parse("server.conf", minimal))
+	if !Usable(findings) {
+		f.Fatal("the minimal configuration is not usable")
+	}
+	for _, seed := range []string{"ifconfig-push 10.8.0.9 255.255.255.0\niroute 10.9.0.0 255.255.0.0", "push-reset\npush \"route 1.2.3.4\"\npush-remove route",
+		"ifconfig-ipv6-push fd00::9/64 fd00::1\niroute-ipv6 fd01::/48\ndisable", "ifconfig-push 10.8.0.9 10.8.0.10\npush-remove ifconfig", "inactive 1 2\ndata-ciphers x:AES-128-GCM\nkeepalive 1 2"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, findings := ParseClient("ccd", text, s)
+		for _, f := range findings {
+			if strings.ContainsAny(f.String(), "\n\r\x1b\x00") {
+				t.Fatalf("control characters in %q", f.String())
+			}
+		}
+		for _, p := range c.Pushes(s.Push) {
+			if strings.ContainsAny(p.Text, ",\n\x00") || len(p.Text) > maxPush {
+				t.Fatalf("push %q", p.Text)
+			}
+		}
+		for _, r := range c.Routes {
+			if r != r.Masked() {
+				t.Fatalf("route %v", r)
+			}
+		}
+		if a := c.Address4; a.IsValid() && (!a.Addr().Is4() || a.Addr() == s.Network4.Own) {
+			t.Fatalf("address %v", a)
+		}
+		if a := c.Address6; a.IsValid() && !a.Addr().Is6() {
+			t.Fatalf("address %v", a)
+		}
+	})
 }
 
 func FuzzCheck(f *testing.F) {

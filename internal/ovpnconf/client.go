@@ -27,6 +27,9 @@ type Client struct {
 	Gateway6 netip.Addr
 	// Routes are iroute and iroute-ipv6: networks behind the client, host bits zero.
 	Routes []netip.Prefix
+	// Untold4 and Untold6: the client is not told its address (push-remove ifconfig,
+	// ifconfig-ipv6), which it has all the same.
+	Untold4, Untold6 bool
 	// Timers given for this client; nil: as for all.
 	Ping, PingRestart, Inactive, SessionTimeout *time.Duration
 	InactiveBytes                               int64
@@ -156,6 +159,12 @@ func clientPushReset(r *clientReader, l Line) answer {
 func clientPushRemove(r *clientReader, l Line) answer {
 	if l.Args[0] == "" {
 		return refuse("write push-reset for everything", "it names no option")
+	}
+	switch l.Args[0] {
+	case "ifconfig":
+		r.c.Untold4 = true
+	case "ifconfig-ipv6":
+		r.c.Untold6 = true
 	}
 	r.c.push = append(r.c.push, pushStep{pushRemove, Push{Text: l.Args[0], Line: l}})
 	return fine

@@ -61,17 +61,7 @@ func readPlugin(_ *reader, l Line) answer {
 	name := filepath.Base(l.Args[0])
 	switch {
 	case strings.Contains(name, "auth-pam"):
-		service := ""
-		if len(l.Args) > 1 {
-			if words, f := splitWords(l.Args[1]); f == nil && len(words) > 0 && words[0] != "openvpn" {
-				service = " " + words[0]
-			}
-		}
-		line := "/usr/lib/ovpn-xdp/auth-pam"
-		if service != "" {
-			line = `"` + line + printable(service) + `"`
-		}
-		return refuse("write auth-user-pass-verify "+line+" via-file, and script-security 2", "%s", why)
+		return refuse("write auth-user-pass-verify "+pamHelper(l.Args[1:])+" via-file, and script-security 2", "%s", why)
 	case strings.Contains(name, "down-root"):
 		return refuse("write down \"COMMAND\": commands run with the gateway's rights", "a static binary loads no shared objects")
 	case strings.Contains(name, "ldap"):
@@ -80,6 +70,29 @@ func readPlugin(_ *reader, l Line) answer {
 		return refuse("put PAM in front of RADIUS (pam_radius_auth) and write auth-user-pass-verify /usr/lib/ovpn-xdp/auth-pam via-file", "%s", why)
 	}
 	return refuse("do it in a command: auth-user-pass-verify, tls-verify, client-connect", "%s", why)
+}
+
+// pamHelper writes the command that takes the place of openvpn-plugin-auth-pam.so: its
+// init string, a service and pairs of prompt and answer, becomes the helper's arguments.
+func pamHelper(init []string) string {
+	const helper = "/usr/lib/ovpn-xdp/auth-pam"
+	var words []string
+	for _, arg := range init {
+		more, f := splitWords(arg)
+		if f != nil || strings.ContainsAny(arg, "'\"\\") {
+			return helper + " (and its arguments, see docs/auth-pam.md)"
+		}
+		words = append(words, more...)
+	}
+	if len(words) == 0 || len(words) == 1 && words[0] == "openvpn" {
+		return helper
+	}
+	for i, w := range words {
+		if w == "" || strings.Contains(w, " ") {
+			words[i] = "'" + w + "'"
+		}
+	}
+	return `"` + helper + " " + printable(strings.Join(words, " ")) + `"`
 }
 
 // checkAuth holds the options about users against each other.

@@ -20,7 +20,7 @@ func pushOptions() []OptionDoc {
 		{Name: "push-reset", Topic: t, Place: InClientFile, Remedy: inClient, client: clientPushReset,
 			Text: "the client is told nothing of what stands above"},
 		{Name: "push-remove", Topic: t, Args: "PREFIX", Min: 1, Max: 1, Place: InClientFile, Remedy: inClient, client: clientPushRemove,
-			Text: "the client is not told options that begin with PREFIX"},
+			Text: "the client is not told options that begin with PREFIX; ifconfig and ifconfig-ipv6 keep its addresses from it"},
 		{Name: "client-config-dir", Topic: t, Args: "DIR", Min: 1, Max: 1, server: pathAt(func(s *Server) *string { return &s.Clients.ConfigDir }),
 			Text: "folder with a file for each client, named after the common name ('/' written as '_'), or DEFAULT; read at each connection"},
 		{Name: "ccd-exclusive", Topic: t, server: toggle(func(s *Server) *bool { return &s.Clients.ConfigExclusive }),

@@ -34,7 +34,7 @@ func tunnelOptions() []OptionDoc {
 		{Name: "ifconfig-ipv6-pool", Topic: t, Args: "BASE/BITS", Min: 1, Max: 1, server: readPool6,
 			Text: "first of the clients' IPv6 addresses"},
 		{Name: "ifconfig-pool-persist", Topic: t, Args: "FILE [SECONDS]", Min: 1, Max: 2, server: readPoolPersist,
-			Text: "clients get their old addresses back; written every 600 s, with 0 only read"},
+			Text: "clients get their old addresses back; written every 600 s. With 0 it is only read, and the addresses in it are kept for the names beside them"},
 		{Name: "ifconfig-noexec", Topic: t, Verdict: Refused,
 			Text: "the gateway sets the addresses of its device itself", Remedy: "remove it; an `up` command can change them afterwards"},
 		{Name: "route", Topic: t, Args: "NETWORK [NETMASK [GATEWAY [METRIC]]]", Min: 1, Max: 4, server: readRoute,

@@ -39,6 +39,10 @@ func NegotiateCipher(server []aead.Cipher, fallback aead.Cipher, p *PeerInfo, op
 		return 0, &NegotiationError{Told: "Compression is not supported by this server, remove comp-lzo and compress from the client's configuration",
 			Reason: "the client has comp-lzo or compress in its configuration: its packets have a framing that nobody here reads; remove both there"}
 	}
+	if kind, ok := Option(options, "dev-type"); ok && kind == "tap" {
+		return 0, &NegotiationError{Told: "This server routes IP packets, write dev tun into the client's configuration",
+			Reason: "the client has dev tap in its configuration, whose Ethernet frames nobody here reads; write dev tun there"}
+	}
 	if !p.Has(ProtoDataV2) {
 		return 0, &NegotiationError{Told: "This server needs DATA_V2 (OpenVPN 2.4 or later)",
 			Reason: "the client does not announce DATA_V2: it is older than OpenVPN 2.4, or has no pull or client in its configuration"}

@@ -36,6 +36,7 @@ func TestNegotiateCipher(t *testing.T) {
 		"nothing, no fallback":      {all, 0, "IV_PROTO=2\n", "", 0, noSharedCipher},
 		"no DATA_V2":                {all, 0, "IV_CIPHERS=AES-256-GCM\n", "", 0, "This server needs DATA_V2 (OpenVPN 2.4 or later)"},
 		"compression is configured": {all, 0, "IV_PROTO=6\nIV_CIPHERS=AES-256-GCM\n", "V4,comp-lzo,tls-client", 0, "Compression is not supported by this server, remove comp-lzo and compress from the client's configuration"},
+		"dev tap":                   {all, 0, "IV_PROTO=6\nIV_CIPHERS=AES-256-GCM\n", "V4,dev-type tap,tls-client", 0, "This server routes IP packets, write dev tun into the client's configuration"},
 		"able to compress only":     {all, 0, "IV_PROTO=6\nIV_CIPHERS=AES-256-GCM\nIV_LZO=1\nIV_COMP_STUB=1\n", "V4,tls-client", aead.AES256GCM, ""},
 	} {
 		p := ParsePeerInfo(v.info)
