@@ -17,6 +17,8 @@
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
+. "$(dirname "${BASH_SOURCE[0]}")/mirror.sh"
+
 die() { echo "stock-openvpn.sh: $*" >&2; exit 1; }
 
 suite_of() {
@@ -26,23 +28,6 @@ suite_of() {
 	2.7) echo sid ;;
 	*) die "release \"$1\": want 2.5, 2.6 or 2.7" ;;
 	esac
-}
-
-# shellcheck disable=SC2016 # apt's own variable
-mirror_of_indexes() {
-	apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | sed -n 1p
-}
-
-# The mirror that this machine's own apt uses for Debian.
-mirror() {
-	local uri
-	uri=$(mirror_of_indexes)
-	if [ -z "$uri" ]; then
-		apt-get -qq update >/dev/null
-		uri=$(mirror_of_indexes)
-	fi
-	[ -n "$uri" ] || die "apt knows no Debian mirror"
-	echo "$uri"
 }
 
 # fetch SUITE DIR ARCHITECTURE: the package and its dependencies, as for a machine that has nothing.

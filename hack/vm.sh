@@ -28,6 +28,8 @@ TOOLS="bash sh cat chmod cp cut date dd df dmesg env false find grep head hostna
 	tr true umount uname uniq wc xargs awk jq kmod modprobe lsmod ip tc ss bridge nsenter unshare ethtool ping nft iperf3
 	bpftool openvpn openssl tcpdump"
 
+. "$(dirname "${BASH_SOURCE[0]}")/mirror.sh"
+
 die() { echo "vm.sh: $*" >&2; exit 1; }
 
 # suite_of KERNEL: Debian suite and a pattern for the package.
@@ -39,23 +41,6 @@ suite_of() {
 	7) echo 'sid linux-image-[7-9]\.[^ ]*-cloud-amd64' ;;
 	*) die "kernel \"$1\": want 5.10, 6.1, 6.18 or 7" ;;
 	esac
-}
-
-# shellcheck disable=SC2016 # apt's own variable
-mirror_of_indexes() {
-	apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | sed -n 1p
-}
-
-# The mirror that this machine's own apt uses for Debian.
-mirror() {
-	local uri
-	uri=$(mirror_of_indexes)
-	if [ -z "$uri" ]; then
-		apt-get -qq update >/dev/null
-		uri=$(mirror_of_indexes)
-	fi
-	[ -n "$uri" ] || die "apt knows no Debian mirror"
-	echo "$uri"
 }
 
 # fetch_kernel KERNEL DIR: newest package of the suite, unpacked below DIR/unpacked.

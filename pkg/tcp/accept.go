@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/sockaddr"
 )
 
 // accepts bounds the connections accepted in one turn.
@@ -21,7 +23,7 @@ func (w *worker) accept() {
 		fd, sa, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch {
 		case err == nil:
-			l.adopt(fd, addrPort(sa))
+			l.adopt(fd, sockaddr.AddrPort(sa))
 		case errors.Is(err, unix.EAGAIN):
 			return
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
@@ -51,7 +53,7 @@ func (l *Listener) adopt(fd int, remote netip.AddrPort) {
 		_ = unix.Close(fd)
 		return
 	}
-	local := addrPort(bound)
+	local := sockaddr.AddrPort(bound)
 	c := &Conn{listener: l, worker: l.workers[l.next%len(l.workers)], fd: fd, remote: remote,
 		local: netip.AddrPortFrom(local.Addr().WithZone(""), local.Port()), from: from, opened: time.Now()}
 	l.next++

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/sockaddr"
 )
 
 // ignore is a Receiver that keeps nothing.
@@ -29,7 +31,7 @@ func (b *bed) raw() int {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 			b.t.Fatal(err)
 		}
-		sa, err := sockaddr(b.l.Addr())
+		sa, err := sockaddr.From(b.l.Addr())
 		if err == nil {
 			err = unix.Connect(fd, sa)
 		}

@@ -5,13 +5,13 @@ package tcp
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/sockaddr"
 )
 
 // Handler is told of connections.
@@ -108,7 +108,7 @@ func (l *Listener) setUp(addr netip.AddrPort) error {
 			return fmt.Errorf("set %s to %d: %w", o.name, o.value, err)
 		}
 	}
-	sa, err := sockaddr(addr)
+	sa, err := sockaddr.From(addr)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (l *Listener) setUp(addr netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("get bound address: %w", err)
 	}
-	l.addr = netip.AddrPortFrom(addr.Addr(), addrPort(bound).Port())
+	l.addr = netip.AddrPortFrom(addr.Addr(), sockaddr.AddrPort(bound).Port())
 	return l.makeWorkers()
 }
 
@@ -211,47 +211,4 @@ func (l *Listener) Stats() Stats {
 		Expired:  l.expired.Load(),
 		Broken:   l.broken.Load(),
 	}
-}
-
-func sockaddr(addr netip.AddrPort) (unix.Sockaddr, error) {
-	ip := addr.Addr()
-	if ip.Is4() {
-		return &unix.SockaddrInet4{Port: int(addr.Port()), Addr: ip.As4()}, nil
-	}
-	zone, err := zoneIndex(ip.Zone())
-	if err != nil {
-		return nil, err
-	}
-	return &unix.SockaddrInet6{Port: int(addr.Port()), Addr: ip.As16(), ZoneId: zone}, nil
-}
-
-// zoneIndex resolves an IPv6 zone, a link's name or index; no zone is 0.
-func zoneIndex(zone string) (uint32, error) {
-	if zone == "" {
-		return 0, nil
-	}
-	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
-		return uint32(n), nil
-	}
-	link, err := net.InterfaceByName(zone)
-	if err != nil {
-		return 0, fmt.Errorf("find zone %s: %w", zone, err)
-	}
-	return uint32(link.Index), nil
-}
-
-// addrPort returns the address in a sockaddr, a link-local one with the link's
-// index as zone.
-func addrPort(sa unix.Sockaddr) netip.AddrPort {
-	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-	case *unix.SockaddrInet6:
-		a := netip.AddrFrom16(sa.Addr)
-		if sa.ZoneId != 0 && a.IsLinkLocalUnicast() {
-			a = a.WithZone(strconv.FormatUint(uint64(sa.ZoneId), 10))
-		}
-		return netip.AddrPortFrom(a, uint16(sa.Port))
-	}
-	return netip.AddrPort{}
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/sockaddr"
 )
 
 // DefaultBuffer is the size of each socket buffer in bytes, as asked for: 4 MiB
@@ -137,15 +137,9 @@ func (c *Conn) setBuffer(name string, force, polite, size int) error {
 }
 
 func (c *Conn) bind(addr netip.AddrPort) error {
-	var sa unix.Sockaddr
-	if ip := addr.Addr(); ip.Is4() {
-		sa = &unix.SockaddrInet4{Port: int(addr.Port()), Addr: ip.As4()}
-	} else {
-		zone, err := zoneIndex(ip.Zone())
-		if err != nil {
-			return err
-		}
-		sa = &unix.SockaddrInet6{Port: int(addr.Port()), Addr: ip.As16(), ZoneId: zone}
+	sa, err := sockaddr.From(addr)
+	if err != nil {
+		return err
 	}
 	switch err := unix.Bind(c.fd, sa); {
 	case errors.Is(err, unix.EADDRINUSE):
@@ -159,28 +153,8 @@ func (c *Conn) bind(addr netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("get bound address: %w", err)
 	}
-	switch sa := bound.(type) {
-	case *unix.SockaddrInet4:
-		c.addr = netip.AddrPortFrom(addr.Addr(), uint16(sa.Port))
-	case *unix.SockaddrInet6:
-		c.addr = netip.AddrPortFrom(addr.Addr(), uint16(sa.Port))
-	}
+	c.addr = netip.AddrPortFrom(addr.Addr(), sockaddr.AddrPort(bound).Port())
 	return nil
-}
-
-// zoneIndex resolves an IPv6 zone, a link's name or index; no zone is 0.
-func zoneIndex(zone string) (uint32, error) {
-	if zone == "" {
-		return 0, nil
-	}
-	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
-		return uint32(n), nil
-	}
-	link, err := net.InterfaceByName(zone)
-	if err != nil {
-		return 0, fmt.Errorf("find zone %s: %w", zone, err)
-	}
-	return uint32(link.Index), nil
 }
 
 // FD is the socket, to poll.

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/sockaddr"
 )
 
 // This file holds all the package's unsafe code: the kernel's structures of a
@@ -216,7 +218,7 @@ func (z *zoneCache) scopeOf(addr netip.Addr) uint32 {
 		return 0
 	}
 	if zone != z.zone {
-		scope, err := zoneIndex(zone)
+		scope, err := sockaddr.Zone(zone)
 		if err != nil {
 			return 0
 		}
