@@ -147,7 +147,7 @@ func (b *bed) empty() {
 	b.t.Helper()
 	s := b.svc
 	s.mu.Lock()
-	left := map[string]int{"all": len(s.all), "sessions": len(s.sessions), "streams": len(s.streams), "byPeer": len(s.byPeer),
+	left := map[string]int{"all": len(s.all), "sessions": len(s.sessions), "streams": len(s.streams), "byPeer": len(s.byPeer), "leaving": len(s.leaving),
 		"halfOpen": s.halfOpen.len(), "prefixes": len(s.halfOpen.prefixes)}
 	s.mu.Unlock()
 	k := &s.books

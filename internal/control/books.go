@@ -409,6 +409,23 @@ func (b *books) takeOver(l *lease, prefixes []netip.Prefix) {
 
 // release ends a lease. It may be called again, and for nil.
 func (b *books) release(l *lease, reason string) {
+	b.retire(l, reason)
+	b.free(l)
+}
+
+// free gives back the addresses of a lease that was retired. It may be called again, and for
+// nil.
+func (b *books) free(l *lease) {
+	if l == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.giveBack(l)
+}
+
+// retire ends a lease but for its addresses, which nobody gets before free.
+func (b *books) retire(l *lease, reason string) {
 	if l == nil {
 		return
 	}
@@ -431,5 +448,4 @@ func (b *books) release(l *lease, reason string) {
 	for _, r := range l.routes {
 		b.unroute(l, r)
 	}
-	b.giveBack(l)
 }

@@ -43,6 +43,7 @@ type client struct {
 	lease     *lease
 	joining   bool // on its way in, beside the workers
 	connected bool // client-connect has run: client-disconnect must
+	departed  bool // it has left, see leave
 
 	keyID   uint8     // the newest key in use
 	renegAt time.Time // a new key is due

@@ -16,7 +16,6 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/script"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
-	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
 )
 
 // unnamed is the name of a client that has neither certificate nor username.
@@ -146,11 +145,11 @@ func (j *joining) run(ctx context.Context) error {
 	return j.svc.books.amend(j.lease, j.conf, j.set.conf)
 }
 
-// wait lets client-disconnect of older sessions come before our client-connect.
+// wait lets the last commands about older sessions come before the first about ours.
 func (j *joining) wait(ctx context.Context) error {
 	for _, o := range j.others {
 		select {
-		case <-o.gone:
+		case <-o.left:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -256,10 +255,8 @@ func (i *instance) join(j *joining, err error, now time.Time) {
 	c.lease, c.conf, c.connected, c.joining, c.fromFile = j.lease, j.conf, j.entered, false, j.fromFile
 	if i.phase != connecting {
 		// The session has ended meanwhile.
-		i.svc.books.release(c.lease, peer.ReasonUser)
-		if i.phase == ended {
-			i.farewell(now)
-		}
+		i.svc.drop(c.lease, i.set.conf)
+		i.farewell(now)
 		return
 	}
 	if err != nil {

@@ -46,7 +46,8 @@ type instance struct {
 	created time.Time
 	display atomic.Pointer[string] // client.name, for those who don't hold the lock; nil until it is known
 	trusted atomic.Bool            // authenticated: runs before those that are not
-	gone    chan struct{}          // closed when the session is over and cleaned up
+	gone    chan struct{}          // closed when the session is over
+	left    chan struct{}          // closed when all it had is free, and commands about that have run
 
 	queued, running bool // by a runQueue, guarded by that
 

@@ -230,17 +230,23 @@ func (i *instance) shut(now time.Time, why string) {
 // read afterwards.
 func (i *instance) leave(now time.Time, why string) {
 	c := &i.client
-	i.cancel() // commands that are running for it
-	if c.lease == nil {
+	if c.departed {
 		return
 	}
-	i.svc.drop(c.lease)
+	c.departed = true
+	i.cancel() // commands that are running for it
+	if c.lease == nil {
+		i.farewell(now)
+		return
+	}
+	i.svc.drop(c.lease, i.set.conf)
 	if c.lease.peer != nil && i.phase == established {
 		in, out := i.bytes()
 		i.svc.counters.bytesIn.Add(in)
 		i.svc.counters.bytesOut.Add(out)
 		i.log.Info("client disconnected", "reason", why, "duration", now.Sub(c.since).Round(time.Second), "bytes_received", in, "bytes_sent", out)
 	}
+	i.farewell(now)
 }
 
 // end ends an instance for good.
@@ -266,11 +272,11 @@ func (i *instance) end(now time.Time, why string) {
 	i.over, i.packets = true, nil
 	i.inMu.Unlock()
 	i.svc.forget(i)
-	i.farewell(now)
+	close(i.gone)
 }
 
-// farewell runs client-disconnect if client-connect has run, and then says that
-// the instance is over.
+// farewell has commands hear that a client has gone: client-disconnect, if client-connect
+// has run, and learn-address. Then what it had is free.
 func (i *instance) farewell(now time.Time) {
 	c := &i.client
 	if c.joining {
@@ -281,7 +287,8 @@ func (i *instance) farewell(now time.Time) {
 	disconnect := ran && scripts.ClientDisconnect != nil || c.connected && scripts.ClientDisconnect != nil
 	learned := ran && scripts.LearnAddress != nil
 	if !disconnect && !learned {
-		close(i.gone)
+		i.svc.books.free(c.lease)
+		i.svc.departed(i, c.name)
 		return
 	}
 	env, l, set := i.env(nil), c.lease, i.set
@@ -294,7 +301,8 @@ func (i *instance) farewell(now time.Time) {
 		poolEnv(env, l, set.conf)
 	}
 	i.svc.after(func(ctx context.Context) {
-		defer close(i.gone)
+		defer i.svc.departed(i, c.name)
+		defer i.svc.books.free(l)
 		if disconnect {
 			env.Set("script_type", "client-disconnect")
 			if _, err := set.runner.Run(ctx, script.Command(scripts.ClientDisconnect), env); err != nil {

@@ -110,6 +110,37 @@ func TestCloseWaitsForCommands(t *testing.T) {
 	}
 }
 
+// TestOrderOfLastCommands: who was told to come again is heard of first as gone and then as
+// back, though its old session lives on for a while, and its address is nobody else's before.
+func TestOrderOfLastCommands(t *testing.T) {
+	dir := t.TempDir()
+	trace := filepath.Join(dir, "trace")
+	say := func(name string) string {
+		return name + " " + command(t, dir, name, "[ "+name+" = client-connect ] || sleep 0.3\necho "+name+" $common_name $ifconfig_pool_remote_ip >> "+trace+"\n")
+	}
+	b := newBed(t, "script-security 2", say("client-connect"), say("client-disconnect"))
+	c := b.dial(address(1), named("alice"))
+	addr := c.up()
+	if !b.svc.KillClient(0, Restart) {
+		t.Fatal("there is no client 0")
+	}
+	c.fails(Restart)
+	other := b.dial(address(2), named("bob")).up()
+	again := b.dial(address(3), named("alice")).up()
+	if again != addr || other == addr {
+		t.Errorf("alice had %s and has %s, bob has %s", addr, again, other)
+	}
+	var alice []string
+	for line := range strings.Lines(read(t, trace)) {
+		if event, of, _ := strings.Cut(strings.TrimSpace(line), " "); of == "alice "+addr {
+			alice = append(alice, event)
+		}
+	}
+	if got := strings.Join(alice, " "); got != "client-connect client-disconnect client-connect" {
+		t.Errorf("commands heard %q", got)
+	}
+}
+
 // TestLearnAddress decides about each address.
 func TestLearnAddress(t *testing.T) {
 	dir := t.TempDir()

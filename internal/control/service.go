@@ -105,6 +105,7 @@ type Service struct {
 	streams  map[Stream]*instance
 	byPeer   map[*peer.Peer]*instance
 	all      map[uint64]*instance
+	leaving  map[string][]*instance // by name: commands have yet to hear that they have gone
 	halfOpen halfOpen
 	nextCID  uint64
 	closing  bool
@@ -129,6 +130,7 @@ func New(cfg Config) (*Service, error) {
 		streams:  map[Stream]*instance{},
 		byPeer:   map[*peer.Peer]*instance{},
 		all:      map[uint64]*instance{},
+		leaving:  map[string][]*instance{},
 		halfOpen: newHalfOpen(),
 		said:     map[string]bool{},
 		started:  time.Now(),

@@ -19,7 +19,7 @@ import (
 // accept makes an instance for a client that the gate let in.
 func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.Time) {
 	set := s.set.Load()
-	i := &instance{svc: s, set: set, stream: stream, created: now, away: p.local, sid: acc.Client, gone: make(chan struct{})}
+	i := &instance{svc: s, set: set, stream: stream, created: now, away: p.local, sid: acc.Client, gone: make(chan struct{}), left: make(chan struct{})}
 	i.at.Store(&p.remote)
 	i.ctx, i.cancel = context.WithCancel(s.ctx)
 	i.client.key = acc.Key
@@ -117,13 +117,52 @@ func (s *Service) bind(i *instance, p *peer.Peer) {
 	}
 }
 
-// drop ends a lease.
-func (s *Service) drop(l *lease) {
-	p := s.books.peerOf(l)
+// drop ends a lease, nil: none. If commands have to hear of it, its addresses are kept, and
+// the name's next session waits, until they have: farewell calls departed.
+func (s *Service) drop(l *lease, conf *ovpnconf.Server) {
+	if l == nil {
+		return
+	}
+	p, last := s.books.peerOf(l), lastCommands(conf)
 	s.mu.Lock()
 	delete(s.byPeer, p)
+	if last {
+		s.departs(l.inst, l.name)
+	}
 	s.mu.Unlock()
-	s.books.release(l, peer.ReasonUser)
+	if last {
+		s.books.retire(l, peer.ReasonUser)
+	} else {
+		s.books.release(l, peer.ReasonUser)
+	}
+}
+
+// lastCommands reports whether commands hear of a client that has gone.
+func lastCommands(conf *ovpnconf.Server) bool {
+	return conf.Scripts.ClientDisconnect != nil || conf.Scripts.LearnAddress != nil
+}
+
+// departs notes that commands have yet to hear that an instance has gone; mu is held.
+func (s *Service) departs(i *instance, name string) {
+	select {
+	case <-i.left: // they have
+	default:
+		if !slices.Contains(s.leaving[name], i) {
+			s.leaving[name] = append(s.leaving[name], i)
+		}
+	}
+}
+
+// departed notes that all an instance had is free, and that commands have heard of it.
+func (s *Service) departed(i *instance, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rest := slices.DeleteFunc(s.leaving[name], func(o *instance) bool { return o == i }); len(rest) > 0 {
+		s.leaving[name] = rest
+	} else {
+		delete(s.leaving, name)
+	}
+	close(i.left)
 }
 
 // key is how an instance on UDP is found; mu is held.
@@ -145,25 +184,28 @@ func (s *Service) forget(i *instance) {
 }
 
 // rivals ends older sessions of an instance's name, unless clients may share it,
-// and returns those whose client-disconnect has to be waited for. What they
-// held is free when it returns. Safe for concurrent use.
-func (s *Service) rivals(i *instance, name string, conf *ovpnconf.Server) (running []*instance) {
+// and returns those that have to be waited for: commands have yet to hear that they have
+// gone. What the others held is free when it returns. Safe for concurrent use.
+func (s *Service) rivals(i *instance, name string, conf *ovpnconf.Server) []*instance {
 	if !exclusive(name, conf) {
 		return nil
 	}
+	wait := lastCommands(conf)
 	for _, l := range s.books.rivals(name) {
 		o := l.inst
 		if o.cid >= i.cid {
 			continue // reserve says what becomes of us
 		}
 		i.log.Info("a new session of the client replaces the old one", "old_remote", o.remote())
-		s.drop(l)
+		s.drop(l, conf)
 		o.post(func(now time.Time) { o.end(now, "replaced by a new session") })
-		if conf.Scripts.ClientDisconnect != nil {
-			running = append(running, o)
-		}
 	}
-	return running
+	if !wait {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.leaving[name])
 }
 
 // floated moves a session to the address where its records come from, so that

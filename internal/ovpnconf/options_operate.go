@@ -29,7 +29,7 @@ func operateOptions() []OptionDoc {
 		{Name: "cd", Topic: t, Args: "DIR", Min: 1, Max: 1, server: readCd, Text: "relative paths start here, and commands run here"},
 		{Name: "mode", Topic: t, Args: "server", Min: 1, Max: 1, server: readMode, Text: "implied by server; p2p is refused"},
 	},
-		ignored(t, "the unit file drops rights, and started by hand it keeps them: the gateway keeps only the capabilities it needs for BPF, AF_XDP and TUN", "user", "group", "chroot", "setcon"),
+		ignored(t, "rights are limited by the unit file, to what BPF, AF_XDP and TUN need; started by hand the gateway keeps all of them", "user", "group", "chroot", "setcon"),
 		ignored(t, "set it in the unit file: Nice= and LimitMEMLOCK=", "nice", "mlock"),
 		ignored(t, "addresses, keys and device are kept while the gateway runs", "persist-tun", "persist-key", "persist-local-ip", "persist-remote-ip", "remap-usr1"),
 		ignored(t, "errors are on stderr unless a log file is given", "errors-to-stderr"),
