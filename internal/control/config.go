@@ -142,7 +142,7 @@ func newConnectLimiter(s *settings) *gate.Limiter {
 }
 
 // tlsConfig returns the configuration of one handshake.
-func (s *settings) tlsConfig(uint8) (*tls.Config, error) { return s.verify.TLSConfig() }
+func (s *settings) tlsConfig(uint8) (*tls.Config, error) { return s.verify.TLSConfig(), nil }
 
 // renegotiate draws the time that a client's keys live.
 func (s *settings) renegotiate() time.Duration {

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// check decides about the certificates that a client sent, its own first.
-func (v *Verifier) check(raw [][]byte, revoked *revocations) error {
+// check decides about the certificates that a client sent, its own first. broken says
+// why it is not known what is revoked.
+func (v *Verifier) check(raw [][]byte, revoked *revocations, broken error) error {
 	if len(raw) > maxChain {
 		return &CertError{Err: errLongChain}
 	}
@@ -24,6 +25,9 @@ func (v *Verifier) check(raw [][]byte, revoked *revocations) error {
 		sent = append(sent, c)
 	}
 	leaf := sent[0]
+	if broken != nil {
+		return &CertError{Subject: Subject(leaf), Err: broken}
+	}
 	if len(v.opt.Fingerprints) > 0 && !slices.Contains(v.opt.Fingerprints, sha256.Sum256(leaf.Raw)) {
 		return &CertError{Subject: Subject(leaf), Err: errFingerprint}
 	}

@@ -200,10 +200,7 @@ func TestExplain(t *testing.T) {
 	}
 	// What a client that speaks no TLS causes.
 	v := newVerifier(t, options(authority(t, "Root", nil)))
-	cfg, err := v.TLSConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := v.TLSConfig()
 	s := tls.Server(wire{strings.NewReader(strings.Repeat("GET / HTTP/1.0\r\n", 9))}, cfg)
 	if reason, _ := Explain(s.Handshake()); reason != "what the client sent is not TLS" {
 		t.Error(reason)

@@ -116,9 +116,10 @@ func New(o Options) (*Verifier, error) {
 	return v, v.readRevocations()
 }
 
-// TLSConfig returns the configuration of one handshake. An error that wraps
-// ErrCRL says that nobody can be let in at present.
-func (v *Verifier) TLSConfig() (*tls.Config, error) {
+// TLSConfig returns the configuration of one handshake, with the revocation list as it is
+// now. If that cannot be relied on, certificates are refused in the handshake: so
+// the client hears of it at once, and the log says whose it was.
+func (v *Verifier) TLSConfig() *tls.Config {
 	cfg := &tls.Config{
 		Certificates: []tls.Certificate{v.cert},
 		MinVersion:   max(v.opt.MinVersion, tls.VersionTLS12),
@@ -133,22 +134,19 @@ func (v *Verifier) TLSConfig() (*tls.Config, error) {
 		cfg.ClientAuth = tls.RequestClientCert
 	case None:
 		cfg.ClientAuth = tls.NoClientCert
-		return cfg, nil
+		return cfg
 	}
 	if len(v.all) > 0 {
 		cfg.ClientCAs = v.known // their names tell a client which of its certificates to send
 	}
-	revoked, err := v.revocations()
-	if err != nil {
-		return nil, err
-	}
+	revoked, broken := v.revocations()
 	cfg.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
 		if len(raw) == 0 {
 			return nil // only where it is optional
 		}
-		return v.check(raw, revoked)
+		return v.check(raw, revoked, broken)
 	}
-	return cfg, nil
+	return cfg
 }
 
 // parseCert parses a certificate that may be followed by OpenSSL's trust settings.
