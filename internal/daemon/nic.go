@@ -98,6 +98,9 @@ func (g *gateway) attach(ctx context.Context, n *nic) error {
 	if missing := att.Missing(); len(missing) > 0 {
 		g.log.Warn("receive queues without AF_XDP socket; their records take the UDP socket", "nic", n.name, "queues", missing)
 	}
+	if len(g.cfg.Listen) == 0 {
+		g.log.Warn("nothing is steered here: all listeners are TCP, which has no AF_XDP; leave the NIC out, or add one with proto udp", "nic", n.name)
+	}
 	for _, note := range att.Notes() {
 		g.log.Warn(note, "nic", n.name)
 	}
