@@ -6,6 +6,7 @@
 //	service.go    goroutines, timers, queues: all of them are here
 //	runqueue.go   which session's turn it is
 //	sessions.go   which sessions there are, and how they are found
+//	halfopen.go   which of them are not authenticated yet
 //	instance.go   one client's session: its inbox and its turns
 //	auth.go       who is it? (question.go: asking commands about it)
 //	connect.go    what does it get? client files, client-connect
