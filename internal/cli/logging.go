@@ -29,7 +29,7 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 }
 
 // newHandler is newLogger's handler; timeless leaves times out of text.
-func newHandler(w io.Writer, format string, level slog.Level, timeless bool) slog.Handler {
+func newHandler(w io.Writer, format string, level slog.Leveler, timeless bool) slog.Handler {
 	options := &slog.HandlerOptions{Level: level}
 	if timeless {
 		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {

@@ -18,13 +18,20 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	cfg := config.Defaults()
 	cmd := &cobra.Command{
-		Use:   "run [flags]",
+		Use:   "run [flags] | run --config FILE [--nic DEVICE] [OpenVPN options]",
 		Short: "Run a gateway in the foreground",
 		Long: `Run a gateway in the foreground until SIGTERM or SIGINT, which detach it and
-exit with 0. Peers and keys come from 'ovpn-xdp peer' and 'ovpn-xdp key'.
+exit with 0. Without --nic, records arrive by the UDP socket only.
 
-Without --nic, records arrive by the UDP socket only.`,
-		Example: `  ovpn-xdp run --nic eth0 --listen 192.0.2.2:1194 --dev tun0 --address 10.9.0.1/24
+With --config it is an OpenVPN server's configuration that is run: stock clients
+connect, and 'ovpn-xdp check FILE' says what becomes of every line. Other arguments
+are OpenVPN's then (--status FILE 10), and of the flags below --nic, --mode, --queues,
+--ring-size, --batch, --prefetch, --workers, --name, --run-dir, --state-dir,
+--pin-dir, --ready-file, --log-format and --no-... go on being what they are.
+
+Without --config, peers and keys come from 'ovpn-xdp peer' and 'ovpn-xdp key'.`,
+		Example: `  ovpn-xdp run --config /etc/openvpn/server.conf --nic eth0
+  ovpn-xdp run --nic eth0 --listen 192.0.2.2:1194 --dev tun0 --address 10.9.0.1/24
   ovpn-xdp run --nic eth0 --mode xdp --queues 0-3 --p2p --address fd00:9::1/64`,
 	}
 	a.command(cmd, func(cmd *cobra.Command, _ []string) error {

@@ -106,13 +106,15 @@ func (a *app) serve(ctx context.Context, args []string) error {
 		return err
 	}
 	defer closeLog()
-	handler := newHandler(to, cfg.LogFormat, cfg.LogLevel, conf.Log.SuppressTimestamps)
+	level := new(slog.LevelVar)
+	level.Set(cfg.LogLevel)
+	handler := newHandler(to, cfg.LogFormat, level, conf.Log.SuppressTimestamps)
 	log := slog.New(handler)
 	for _, note := range notes {
 		log.Warn(note)
 	}
 	for _, f := range findings {
-		if f.Verdict == ovpnconf.Ignored {
+		if f.Verdict == ovpnconf.Ignored || f.Why != "" {
 			log.Warn(f.String())
 		}
 	}
@@ -120,8 +122,17 @@ func (a *app) serve(ctx context.Context, args []string) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // as in run
 	return a.deps.Serve(ctx, cfg, conf, func() (*ovpnconf.Server, error) {
-		conf, _, err := load()
-		return conf, err
+		conf, findings, err := load()
+		if err != nil {
+			return nil, err
+		}
+		level.Set(conf.Log.Level())
+		for _, f := range findings {
+			if f.Verdict == ovpnconf.Honoured && f.Why != "" {
+				log.Warn(f.String())
+			}
+		}
+		return conf, nil
 	}, handler)
 }
 

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -45,7 +46,7 @@ type pki struct {
 var authority = sync.OnceValue(func() *pki {
 	p := &pki{key: must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, SubjectKeyId: []byte{1}}
 	der := must(x509.CreateCertificate(rand.Reader, template, template, &p.key.PublicKey, p.key))
 	p.ca = must(x509.ParseCertificate(der))
 	p.caPEM = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
@@ -60,6 +61,19 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// revoke writes a list of what is revoked.
+func (p *pki) revoke(t *testing.T, file string, revoked ...tls.Certificate) {
+	t.Helper()
+	l := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Minute), NextUpdate: time.Now().Add(time.Hour)}
+	for _, c := range revoked {
+		l.RevokedCertificateEntries = append(l.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: must(x509.ParseCertificate(c.Certificate[0])).SerialNumber, RevocationTime: time.Now()})
+	}
+	der := must(x509.CreateRevocationList(rand.Reader, l, p.ca, p.key))
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (p *pki) issue(cn string, use x509.ExtKeyUsage) tls.Certificate {

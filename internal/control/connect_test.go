@@ -257,3 +257,45 @@ func TestReload(t *testing.T) {
 	}
 	b.eventually("all are told", func() bool { return stays.heard(Restart) })
 }
+
+// TestRevokedWhileConnected: the next reload, or the client's own next renegotiation, ends it;
+// a list that cannot be relied on does not.
+func TestRevokedWhileConnected(t *testing.T) {
+	p, file := authority(), filepath.Join(t.TempDir(), "crl.pem")
+	p.revoke(t, file)
+	options := []string{"crl-verify " + file}
+	b := newBed(t, options...)
+	var clients []*dialler
+	var certs []profile
+	for n, name := range []string{"stays", "reloaded", "renegotiates"} {
+		certs = append(certs, named(name))
+		clients = append(clients, b.dial(address(n+1), certs[n]))
+		clients[n].up()
+	}
+	stays, reloaded, renegotiates := clients[0], clients[1], clients[2]
+	reload := func() {
+		t.Helper()
+		if err := b.svc.Reload(configuration(t, options...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.revoke(t, file, *certs[1].cert)
+	reload()
+	reloaded.fails(Restart)
+	b.logged(`"certificate \"CN=reloaded\": revoked"`)
+
+	if err := os.WriteFile(file, []byte("no list"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	renegotiates.session(func(s *session.Session) { s.Renegotiate(time.Now()) })
+	b.logged("the old key goes on")
+	p.revoke(t, file, *certs[1].cert, *certs[2].cert)
+	b.eventually("it can renegotiate again", func() (ok bool) {
+		renegotiates.session(func(s *session.Session) { ok = s.Renegotiate(time.Now()) })
+		return ok
+	})
+	renegotiates.fails(Restart)
+	if stays.heard(Restart) || b.peers.Len() != 1 {
+		t.Errorf("%d peers are left", b.peers.Len())
+	}
+}

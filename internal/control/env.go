@@ -24,7 +24,7 @@ func BaseEnv(conf *ovpnconf.Server, dev string) *script.Env {
 	e.Set("tun_mtu", strconv.Itoa(conf.Tunnel.MTU))
 	e.Set("verb", strconv.Itoa(conf.Log.Verb))
 	e.Set("daemon", "0")
-	e.Set("daemon_log_redirect", "0")
+	e.Set("daemon_log_redirect", map[bool]string{true: "1", false: "0"}[conf.Log.File != ""])
 	e.Set("daemon_start_time", strconv.FormatInt(started.Unix(), 10))
 	e.Set("redirect_gateway", "0")
 	e.Set("daemon_pid", strconv.Itoa(os.Getpid()))

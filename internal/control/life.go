@@ -5,6 +5,7 @@ package control
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -85,6 +86,12 @@ func (i *instance) failed(e session.Event, now time.Time) {
 			i.log.Warn("TLS handshake failed", append([]any{"reason", reason, "error", e.Err}, advice(remedy)...)...)
 		}
 		i.end(now, "TLS failed: "+reason)
+		return
+	}
+	if c, ok := errors.AsType[*verify.CertError](e.Err); ok && i.client.hasCert && c.Leaf == i.client.identity.Leaf() && !errors.Is(e.Err, verify.ErrCRL) {
+		// It is the client's own certificate, and nobody has it stand for another one.
+		i.log.Warn("the client's certificate is no longer accepted", append([]any{"reason", reason}, advice(remedy)...)...)
+		i.dismiss(now, reason)
 		return
 	}
 	if i.svc.noise.line() {

@@ -80,7 +80,7 @@ func (n *noise) flush(now time.Time) {
 	n.kinds, n.lines, n.hidden, n.since = nil, 0, 0, now
 	n.mu.Unlock()
 	for kind, k := range kinds {
-		n.log.Warn("datagrams of unknown senders dropped", "why", kind, "count", k.n, "last_from", k.example)
+		n.log.Warn("packets of unknown senders dropped", "why", kind, "count", k.n, "last_from", k.example)
 	}
 	if hidden > 0 {
 		n.log.Warn(fmt.Sprintf("%d more lines about failed handshakes left out", hidden))

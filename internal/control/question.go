@@ -149,7 +149,7 @@ func (q *question) password(ctx context.Context) verdict {
 		case keyex.ErrTokenExpired:
 			return verdict{reason: tokenErr.Error(), told: keyex.SessionExpired("token expired")}
 		}
-		return verdict{reason: tokenErr.Error()}
+		return verdict{reason: tokenErr.Error() + "; without auth-gen-token-secret those from before a restart are not, and clients ask for their password again"}
 	}
 	env := q.env.Clone()
 	env.Set("script_type", "user-pass-verify")
@@ -164,6 +164,8 @@ func (q *question) password(ctx context.Context) verdict {
 		Username: a.username, Password: a.password, Env: env, Pending: q.pending,
 		Respond: script.Command(q.set.conf.Scripts.CRResponse), Responses: q.answers})
 	switch {
+	case ctx.Err() != nil:
+		return verdict{reason: "auth-user-pass-verify gave no answer within hand-window, or the time that it had asked for"}
 	case err != nil:
 		return verdict{reason: fmt.Sprintf("auth-user-pass-verify gave no answer: %v", err)}
 	case !v.OK:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/verify"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 )
 
@@ -36,6 +37,16 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 	all := sameForAll(old.conf, conf) && reflect.DeepEqual(old.checks, set.checks)
 	s.onTheirWay()
 	for _, i := range s.clients() {
+		if why, remedy := s.barred(i, set); why != "" {
+			sent++
+			i.post(func(now time.Time) {
+				if i.phase == established {
+					i.log.Warn("the client's certificate is no longer accepted", append([]any{"reason", why}, advice(remedy)...)...)
+					i.dismiss(now, why)
+				}
+			})
+			continue
+		}
 		if all && s.same(i, conf) {
 			kept++
 			i.post(func(time.Time) {
@@ -78,6 +89,17 @@ func sameForAll(a, b *ovpnconf.Server) bool {
 		slices.Equal(a.Data.Ciphers, b.Data.Ciphers) &&
 		a.Peers.ClientCert == b.Peers.ClientCert && a.Auth.ViaFile == b.Auth.ViaFile &&
 		slices.Equal(a.Auth.Verify, b.Auth.Verify) && a.Auth.UsernameAsCN == b.Auth.UsernameAsCN
+}
+
+// barred says why a client's certificate would not be accepted now; "": it would.
+func (s *Service) barred(i *instance, set *settings) (why, remedy string) {
+	i.mu.Lock()
+	id, has := i.client.identity, i.client.hasCert
+	i.mu.Unlock()
+	if !has {
+		return "", ""
+	}
+	return verify.Explain(set.verify.Barred(id))
 }
 
 // same reports whether a client's own file says what it said when the client

@@ -33,7 +33,7 @@ func (i *instance) report() status.Client {
 	in, out := i.bytes()
 	return status.Client{
 		CommonName: c.name, Real: i.remote(), TCP: i.stream != nil, Virtual4: c.lease.v4, Virtual6: c.lease.v6,
-		BytesReceived: in, BytesSent: out, Since: c.since, Username: c.username, ClientID: i.cid - 1, PeerID: c.lease.peer.ID, Cipher: c.cipher.String(),
+		BytesReceived: in, BytesSent: out, Since: c.since, Username: c.username, ClientID: i.cid, PeerID: c.lease.peer.ID, Cipher: c.cipher.String(),
 	}
 }
 
@@ -62,19 +62,21 @@ func (s *Service) Client(p *peer.Peer) (name string, remote netip.AddrPort, stre
 }
 
 // KillClient ends the session with a client id as Report gives it, after a message to
-// the client, and reports whether there was one.
+// the client if there is one, and reports whether there was such a session.
 func (s *Service) KillClient(cid uint64, message string) bool {
 	s.mu.RLock()
-	i := s.all[cid+1] // the first client has id 0, as with stock OpenVPN
+	i := s.all[cid]
 	s.mu.RUnlock()
 	if i == nil {
 		return false
 	}
 	i.post(func(now time.Time) {
 		i.log.Info("client is disconnected by the operator")
-		if message != "" {
-			_ = i.sess.Send(message, now)
+		if message == "" || i.phase < established {
+			i.end(now, "killed")
+			return
 		}
+		_ = i.sess.Send(message, now)
 		i.shut(now, "killed")
 	})
 	return true

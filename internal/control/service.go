@@ -4,6 +4,8 @@ package control
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net/netip"
 	"runtime"
@@ -368,8 +370,8 @@ func (s *Service) Closed(stream Stream, why error) {
 	if i == nil {
 		return
 	}
-	reason := "connection closed"
-	if why != nil {
+	reason := "the client closed its connection"
+	if why != nil && !errors.Is(why, io.EOF) {
 		reason = why.Error()
 	}
 	i.post(func(now time.Time) { i.end(now, reason) })

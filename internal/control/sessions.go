@@ -81,8 +81,8 @@ func (s *Service) enter(i *instance) bool {
 			}
 		})
 	}
+	i.cid = s.nextCID // from 0 on, as with stock OpenVPN
 	s.nextCID++
-	i.cid = s.nextCID
 	s.all[i.cid] = i
 	if i.stream != nil {
 		s.streams[i.stream] = i
@@ -196,7 +196,12 @@ func (s *Service) rivals(i *instance, name string, conf *ovpnconf.Server) []*ins
 		if o.cid >= i.cid {
 			continue // reserve says what becomes of us
 		}
-		i.log.Info("a new session of the client replaces the old one", "old_remote", o.remote())
+		if s.atOnce(i, o, l) {
+			i.log.Warn("a new session of the client replaces one from another address that was in use", "old_remote", o.remote(),
+				"remedy", "if two devices share the certificate, give each its own, or set duplicate-cn")
+		} else {
+			i.log.Info("a new session of the client replaces the old one", "old_remote", o.remote())
+		}
 		s.drop(l, conf)
 		o.post(func(now time.Time) { o.end(now, "replaced by a new session") })
 	}
@@ -206,6 +211,15 @@ func (s *Service) rivals(i *instance, name string, conf *ovpnconf.Server) []*ins
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.leaving[name])
+}
+
+// inUse is how short ago a session was heard of that is taken for one in use.
+const inUse = 5 * time.Second
+
+// atOnce reports whether a session looks as if another device had the older one's name.
+func (s *Service) atOnce(i, o *instance, l *lease) bool {
+	p := s.books.peerOf(l)
+	return p != nil && i.remote().Addr() != o.remote().Addr() && s.cfg.Clock()-p.LastReceived.Load() < int64(inUse)
 }
 
 // floated moves a session to the address where its records come from, so that

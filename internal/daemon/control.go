@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control"
@@ -45,11 +47,13 @@ type controlled struct {
 	service *control.Service
 	manage  *management.Server
 	signals chan string // of the management interface
+	verb    atomic.Int64
 }
 
 // openControl makes the control channel; the TUN is there, the engine is not.
 func (g *gateway) openControl(s *Server) error {
 	c := &controlled{Server: s, g: g, signals: make(chan string, 1)}
+	c.verb.Store(int64(s.Conf.Log.Verb))
 	var err error
 	c.service, err = control.New(control.Config{
 		Server: s.Conf, Peers: g.peers, Send: c, Routes: c, Dev: g.tun.Name(), Clock: engine.Monotonic, Log: g.log,
@@ -166,7 +170,7 @@ func (c *controlled) startManagement() error {
 		return nil
 	}
 	cfg := management.Config{Addr: m.Addr, Unix: m.Unix, User: m.User, Group: m.Group, Source: c,
-		Title: c.title(), Log: c.Lines, Logger: c.g.log, Verb: c.Conf.Log.Verb}
+		Title: c.title(), Log: c.Lines, Logger: c.g.log, Verb: func() int { return int(c.verb.Load()) }}
 	if m.Tunnel {
 		cfg.Addr = netip.AddrPortFrom(c.Conf.Network4.Own, m.Addr.Port())
 	}
@@ -275,7 +279,7 @@ func (c *controlled) reload() {
 	conf, err := c.Load()
 	if err == nil {
 		if fixed := needRestart(c.Conf, conf); len(fixed) > 0 {
-			c.g.log.Warn("these settings have changed and stay as they are until the gateway is restarted", "settings", fixed)
+			c.g.log.Warn("these settings have changed and stay as they are until the gateway is restarted", "settings", strings.Join(fixed, "; "))
 		}
 		if c.Conf.Network4 != conf.Network4 || c.Conf.Network6 != conf.Network6 {
 			// What clients are told would be of another network than the device's.
@@ -290,6 +294,7 @@ func (c *controlled) reload() {
 		return
 	}
 	c.Conf = conf
+	c.verb.Store(int64(conf.Log.Verb))
 }
 
 // close ends the control channel; the engine still runs.

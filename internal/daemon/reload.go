@@ -25,11 +25,13 @@ func fixed(s *ovpnconf.Server) map[string]any {
 		r.Line = ovpnconf.Line{}
 		routes[i] = r
 	}
+	log := s.Log
+	log.Verb = 0 // changes at once
 	return map[string]any{
 		"local, port, proto": listen, "sndbuf, rcvbuf, mark": s.Socket, "dev, tun-mtu, mssfix": s.Tunnel,
 		"server": s.Network4, "server-ipv6": s.Network6, "ifconfig-pool": s.Pool4, "ifconfig-ipv6-pool": s.Pool6,
 		"ifconfig-pool-persist": s.PoolPersist, "client-to-client": [2]bool{s.Clients.ToClient, s.Clients.BlockToClient},
-		"management": without(s.Management), "status": s.Status, "log": s.Log, "writepid": s.Process.WritePID, "xdp-*": s.XDP,
+		"management": without(s.Management), "status": s.Status, "log, log-append, syslog": log, "writepid": s.Process.WritePID, "xdp-*": s.XDP,
 		"route, route-ipv6": routes, "up, down": [4]ovpnconf.Command{s.Scripts.Up, s.Scripts.Down, s.Scripts.RouteUp, s.Scripts.RoutePreDown},
 	}
 }
@@ -57,7 +59,10 @@ func keepFixed(old, conf *ovpnconf.Server) {
 	conf.Listen, conf.Socket, conf.Tunnel = old.Listen, old.Socket, old.Tunnel
 	conf.Network4, conf.Network6, conf.Pool4, conf.Pool6, conf.PoolPersist = old.Network4, old.Network6, old.Pool4, old.Pool6, old.PoolPersist
 	conf.Clients.ToClient, conf.Clients.BlockToClient = old.Clients.ToClient, old.Clients.BlockToClient
-	conf.Management, conf.Status, conf.Log, conf.XDP = old.Management, old.Status, old.Log, old.XDP
+	conf.Management, conf.Status, conf.XDP = old.Management, old.Status, old.XDP
+	verb := conf.Log.Verb
+	conf.Log = old.Log
+	conf.Log.Verb = verb
 	conf.Process.WritePID = old.Process.WritePID
 	conf.Routes = old.Routes
 	conf.Scripts.Up, conf.Scripts.Down, conf.Scripts.RouteUp, conf.Scripts.RoutePreDown = old.Scripts.Up, old.Scripts.Down, old.Scripts.RouteUp, old.Scripts.RoutePreDown

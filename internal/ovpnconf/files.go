@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/wrap"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/statickey"
@@ -92,6 +93,8 @@ func (s *Server) Unreadable() []Finding {
 		}
 	}
 	add(s.TLS.Key.Line, s.checkPair())
+	add(s.TLS.Cert.Line, s.doubtCert(time.Now()))
+	add(s.Peers.CRL.Line, s.doubtCRL(time.Now()))
 	for _, f := range []struct{ option, path string }{
 		{"capath", s.Peers.CAPath}, {"client-config-dir", s.Clients.ConfigDir}, {"tls-export-cert", s.Peers.ExportCert}, {"tmp-dir", s.Scripts.TmpDir}, {"cd", s.Process.Cd},
 	} {

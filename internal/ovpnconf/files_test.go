@@ -22,13 +22,16 @@ import (
 )
 
 // selfSigned returns a certificate and its key in PEM.
-func selfSigned(t *testing.T) (cert, key string) {
+func selfSigned(t *testing.T, edit ...func(*x509.Certificate)) (cert, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gw"}, NotAfter: time.Now().Add(time.Hour)}
+	for _, e := range edit {
+		e(tmpl)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, k.Public(), k)
 	if err != nil {
 		t.Fatal(err)
@@ -43,15 +46,15 @@ func selfSigned(t *testing.T) (cert, key string) {
 	return enc("CERTIFICATE", der), enc("PRIVATE KEY", raw)
 }
 
-// revocationList returns an empty one in PEM.
-func revocationList(t *testing.T) string {
+// revocationList returns an empty one in PEM, of a CA of that name.
+func revocationList(t *testing.T, ca string, until time.Time) string {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer := &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, KeyUsage: x509.KeyUsageCRLSign, SubjectKeyId: []byte{1}}
-	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour)}, issuer, k)
+	issuer := &x509.Certificate{Subject: pkix.Name{CommonName: ca}, KeyUsage: x509.KeyUsageCRLSign, SubjectKeyId: []byte{1}}
+	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: until.Add(-2 * time.Hour), NextUpdate: until}, issuer, k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +67,9 @@ func block(tag, content string) string { return "<" + tag + ">\n" + content + "<
 func TestUnreadable(t *testing.T) {
 	cert, key := selfSigned(t)
 	_, other := selfSigned(t)
+	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	expired, expiredKey := selfSigned(t, func(c *x509.Certificate) { c.NotAfter = before })
+	forClients, forClientsKey := selfSigned(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 	static, err := statickey.Generate(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +80,9 @@ func TestUnreadable(t *testing.T) {
 	}
 	dir := write(t, map[string]string{
 		"ca.crt": "some text in front\n" + cert, "s.crt": cert, "s.key": key, "other.key": other, "ta.key": string(statickey.Format(static)),
-		"empty": "", "crl.pem": revocationList(t), "cut.pem": "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n", "script": "#!/bin/sh\n", "ccd/x": "",
+		"empty": "", "crl.pem": revocationList(t, "gw", later), "old.pem": revocationList(t, "gw", before), "foreign.pem": revocationList(t, "another", later),
+		"both.pem": revocationList(t, "gw", before) + revocationList(t, "gw", later), "expired.crt": expired, "expired.key": expiredKey, "client.crt": forClients, "client.key": forClientsKey,
+		"cut.pem": "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n", "script": "#!/bin/sh\n", "ccd/x": "",
 		"locked.key": "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n",
 		"v2.key":     string(v2),
 		"ok.sh":      "#!/bin/sh\n",
@@ -101,6 +109,11 @@ func TestUnreadable(t *testing.T) {
 		{files + "crl-verify cut.pem", "crl-verify", "malformed"},
 		{files + "crl-verify s.crt", "crl-verify", "CERTIFICATE in it"},
 		{files + "crl-verify empty", "crl-verify", "nobody could connect"},
+		{files + "crl-verify both.pem", "", ""},
+		{files + "crl-verify old.pem", "crl-verify", "nobody is let in until there is a new one"},
+		{files + "crl-verify foreign.pem", "crl-verify", "none of the CAs in ca"},
+		{"ca ca.crt\ncert expired.crt\nkey expired.key", "cert", "it expired on"},
+		{"ca ca.crt\ncert client.crt\nkey client.key", "cert", "not for servers"},
 		{files + "crl-verify none", "crl-verify", "no such file"},
 		{files + "crl-verify empty dir", "crl-verify", "not a folder"},
 		{files + "client-config-dir none", "client-config-dir", "no such file"},

@@ -5,7 +5,6 @@ package ovpnconf
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 
@@ -48,12 +47,7 @@ func (s *Server) Gateway(ctx context.Context) (config.Run, error) {
 	case s.Clients.ToClient:
 		r.ClientToClient = config.Inside
 	}
-	if s.Log.Verb >= 4 {
-		r.LogLevel = slog.LevelDebug
-	}
-	if s.Log.Verb == 0 {
-		r.LogLevel = slog.LevelError
-	}
+	r.LogLevel = s.Log.Level()
 	outer6, tcp := false, false
 	for _, l := range s.Listen {
 		addrs, err := l.resolve(ctx)

@@ -3,6 +3,7 @@
 package ovpnconf
 
 import (
+	"log/slog"
 	"net/netip"
 	"time"
 )
@@ -123,6 +124,17 @@ type Log struct {
 	SuppressTimestamps bool
 	// MachineReadable writes epoch seconds and flags.
 	MachineReadable bool
+}
+
+// Level is the least level of lines that verb asks for.
+func (l Log) Level() slog.Level {
+	switch {
+	case l.Verb >= 4:
+		return slog.LevelDebug
+	case l.Verb == 0:
+		return slog.LevelError
+	}
+	return slog.LevelInfo
 }
 
 // Process is what the process does about itself.

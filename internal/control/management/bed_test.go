@@ -89,7 +89,7 @@ func serve(t *testing.T, cfg Config, change ...func(*Server)) *Server {
 	if cfg.Source == nil {
 		cfg.Source = &source{clients: someClients()}
 	}
-	cfg.Title, cfg.Verb = "ovpn-xdp test", 3
+	cfg.Title, cfg.Verb = "ovpn-xdp test", func() int { return 3 }
 	cfg.Now = func() time.Time { return moment }
 	s, err := New(cfg)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestReplies(t *testing.T) {
 		"nclients":                "SUCCESS: nclients=4",
 		"load-stats":              "SUCCESS: nclients=4,bytesin=4237,bytesout=4301",
 		"verb":                    "SUCCESS: verb=3",
-		"verb 4":                  "ERROR: the verbosity is set in the configuration",
+		"verb 4":                  "ERROR: verb is set in the configuration; change it there and reload",
 		"mute":                    "SUCCESS: mute=0",
 		"mute 3":                  "ERROR: log lines are not muted",
 		"hold":                    "SUCCESS: hold=0",

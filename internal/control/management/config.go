@@ -46,8 +46,8 @@ type Config struct {
 	Source   Source
 	// Title is program and version, as the commands version and help say.
 	Title string
-	// Verb is the verbosity that verb tells; it cannot be changed.
-	Verb int
+	// Verb returns the verbosity that verb tells. Called from several goroutines.
+	Verb func() int
 	// Log is what the log command shows; nil: nothing. It serves one Server.
 	Log *Log
 	// Logger is told who connects and what is done; nil: nobody.

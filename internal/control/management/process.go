@@ -24,10 +24,10 @@ func (c *conversation) version(args []string) {
 
 func (c *conversation) verb(args []string) {
 	if len(args) > 0 {
-		c.fail("the verbosity is set in the configuration")
+		c.fail("verb is set in the configuration; change it there and reload")
 		return
 	}
-	c.succeed("verb=%d", c.srv.cfg.Verb)
+	c.succeed("verb=%d", c.srv.cfg.Verb())
 }
 
 func (c *conversation) mute(args []string) {

@@ -4,6 +4,7 @@ package script
 
 import (
 	"maps"
+	"net"
 	"os"
 	"slices"
 )
@@ -57,6 +58,25 @@ func (e *Env) Get(name string) string { return e.vars[name] }
 
 // Clone returns an independent copy.
 func (e *Env) Clone() *Env { return &Env{maps.Clone(e.vars)} }
+
+// about is what says in the log which command is meant, and about whom.
+func (e *Env) about(command string) []any {
+	out := []any{"command", command}
+	if e == nil {
+		return out
+	}
+	for _, v := range []struct{ key, name string }{{"type", "script_type"}, {"client", "common_name"}, {"username", "username"}} {
+		if value := e.vars[v.name]; value != "" {
+			out = append(out, v.key, value)
+		}
+	}
+	for _, family := range []string{"ip", "ip6"} {
+		if ip := e.vars["untrusted_"+family]; ip != "" {
+			out = append(out, "remote", net.JoinHostPort(ip, e.vars["untrusted_port"]))
+		}
+	}
+	return out
+}
 
 // list returns the environment as a process gets it. Beside what was set it holds
 // our own PATH, which stock does not hand on: commands are mostly scripts that call

@@ -46,12 +46,12 @@ type output struct {
 
 // follow logs what comes out of a pipe, until its end. The function that it returns
 // is called when the command has ended, and waits a little for the rest.
-func (o *output) follow(name string, from *os.File) (ended func()) {
+func (o *output) follow(log *slog.Logger, from *os.File) (ended func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer from.Close()
-		o.copy(name, from)
+		o.copy(log, from)
 	}()
 	return func() {
 		select {
@@ -71,7 +71,7 @@ func (o *output) follow(name string, from *os.File) (ended func()) {
 }
 
 // copy logs a command's lines: the beginning of long ones, and the first of many.
-func (o *output) copy(name string, from io.Reader) {
+func (o *output) copy(log *slog.Logger, from io.Reader) {
 	lines := bufio.NewReaderSize(from, maxLine)
 	for n := 0; ; n++ {
 		line, more, err := lines.ReadLine()
@@ -86,7 +86,7 @@ func (o *output) copy(name string, from io.Reader) {
 			if left > 0 {
 				o.log.Warn("lines that commands printed were left out", "count", left)
 			}
-			o.log.Info("command says", "command", name, "line", text)
+			log.Info("command says", "line", text)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return

@@ -43,7 +43,7 @@ func TestLingering(t *testing.T) {
 
 func TestLongLine(t *testing.T) {
 	r, log, _ := newRunner(t)
-	r.out.copy("x", strings.NewReader(strings.Repeat("a", 5000)+"\nbehind \xff it\n\x1b[2J\r\nlast"))
+	r.out.copy(r.cfg.Log, strings.NewReader(strings.Repeat("a", 5000)+"\nbehind \xff it\n\x1b[2J\r\nlast"))
 	got := log.String()
 	if !strings.Contains(got, strings.Repeat("a", maxLine)) || strings.Contains(got, strings.Repeat("a", maxLine+1)) {
 		t.Error("a long line is not cut")

@@ -96,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, c Command, env *Env, args ...string) (
 		read.Close()
 		return 0, fmt.Errorf("run %s: %w", c[0], err)
 	}
-	ended := r.out.follow(c[0], read)
+	ended := r.out.follow(r.cfg.Log.With(env.about(c[0])...), read)
 	err = cmd.Wait()
 	if ctx.Err() != nil {
 		// What it has left behind in its group shall not outlive its time.

@@ -12,6 +12,8 @@ type CertError struct {
 	Subject string // "" if it cannot be read
 	Depth   int    // 0: the client's own
 	Err     error
+	// Leaf is SHA-256 of the client's own certificate, whatever Depth is.
+	Leaf [32]byte
 }
 
 func (e *CertError) Error() string {

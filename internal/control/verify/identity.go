@@ -67,6 +67,14 @@ func (v *Verifier) commonName(c *x509.Certificate) (string, error) {
 	return Name(s), nil
 }
 
+// Leaf is SHA-256 of the client's own certificate; zero: it has none.
+func (id Identity) Leaf() (sum [32]byte) {
+	if len(id.Certificates) > 0 {
+		sum = sha256.Sum256(id.Certificates[0].Raw)
+	}
+	return sum
+}
+
 // Chain returns the certificates from a client's own to the one of ours that it
 // ends in; without a CA, those that the client sent.
 func (v *Verifier) Chain(id Identity) []*x509.Certificate {

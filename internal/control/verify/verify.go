@@ -8,6 +8,7 @@
 package verify
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -144,9 +145,30 @@ func (v *Verifier) TLSConfig() *tls.Config {
 		if len(raw) == 0 {
 			return nil // only where it is optional
 		}
-		return v.check(raw, revoked, broken)
+		err := v.check(raw, revoked, broken)
+		if c, ok := errors.AsType[*CertError](err); ok {
+			c.Leaf = sha256.Sum256(raw[0])
+		}
+		return err
 	}
 	return cfg
+}
+
+// Barred says why a client that was let in with certificates would not be let in with them
+// now; nil: it would, or nobody knows since the revocation list cannot be relied on.
+func (v *Verifier) Barred(id Identity) error {
+	if v.opt.ClientCert == None || len(id.Certificates) == 0 {
+		return nil
+	}
+	revoked, broken := v.revocations()
+	raw := make([][]byte, 0, len(id.Certificates))
+	for _, c := range id.Certificates {
+		raw = append(raw, c.Raw)
+	}
+	if err := v.check(raw, revoked, broken); !errors.Is(err, ErrCRL) {
+		return err
+	}
+	return nil
 }
 
 // parseCert parses a certificate that may be followed by OpenSSL's trust settings.
