@@ -200,7 +200,10 @@ func (i *instance) learn() {
 	env.Set("script_type", "learn-address")
 	poolEnv(env, l, set.conf)
 	timeEnv(env, i.client.since)
+	done := make(chan struct{})
+	i.client.learning = done
 	i.svc.background(i, func(ctx context.Context) func(time.Time) {
+		defer close(done)
 		for _, f := range append(l.own(), l.routes...) {
 			err := set.runner.Ask(ctx, script.Command(set.conf.Scripts.LearnAddress), env, "add", learned(f), l.name)
 			if err != nil {

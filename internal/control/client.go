@@ -41,9 +41,10 @@ type client struct {
 	conf      *ovpnconf.Client // from client-config-dir and client-connect
 	fromFile  string           // see describe
 	lease     *lease
-	joining   bool // on its way in, beside the workers
-	connected bool // client-connect has run: client-disconnect must
-	departed  bool // it has left, see leave
+	joining   bool          // on its way in, beside the workers
+	connected bool          // client-connect has run: client-disconnect must
+	departed  bool          // it has left, see leave
+	learning  chan struct{} // closed when learn-address has heard of all addresses; nil: it need not
 
 	keyID   uint8     // the newest key in use
 	renegAt time.Time // a new key is due

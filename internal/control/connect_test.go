@@ -61,6 +61,30 @@ func TestAskingClient(t *testing.T) {
 	}
 }
 
+// TestOpenVPN3: those clients give up at words of protocol-flags that they have not announced, and
+// say more about themselves than others; what is not spoken here they must not hear of.
+func TestOpenVPN3(t *testing.T) {
+	b := newBed(t)
+	for n, proto := range []string{"7070", "8094"} { // 3.11 without and with the epoch format
+		p := named("phone" + proto)
+		p.peerInfo = "IV_VER=3.11.3\nIV_PLAT=android\nIV_NCP=2\nIV_TCPNL=1\nIV_PROTO=" + proto + "\nIV_MTU=1600\nIV_CIPHERS=AES-128-CBC:AES-192-CBC:AES-256-CBC:AES-128-GCM:AES-192-GCM:AES-256-GCM:CHACHA20-POLY1305\n" +
+			"IV_LZO_STUB=1\nIV_COMP_STUB=1\nIV_COMP_STUBv2=1\nIV_AUTO_SESS=1\nIV_GUI_VER=app_3.7.1-1111\nIV_SSO=webauth,crtext\nIV_BS64DL=1\nIV_HWADDR=02:00:00:00:00:01\n"
+		p.options = "V4,dev-type tun,link-mtu 1521,tun-mtu 1500,proto UDPv4,auth [null-digest],keysize 256,key-method 2,tls-client"
+		c := b.dial(address(n+1), p)
+		c.up()
+		if flags := c.option("protocol-flags"); flags != "cc-exit tls-ekm dyn-tls-crypt" {
+			t.Errorf("IV_PROTO=%s: protocol-flags %q", proto, flags)
+		}
+		if cipher := c.option("cipher"); cipher != "AES-256-GCM" {
+			t.Errorf("IV_PROTO=%s: cipher %q", proto, cipher)
+		}
+		c.session(func(s *session.Session) { s.Renegotiate(time.Now()) })
+		b.eventually("the second key", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.keys) > 1 })
+		c.say(keyex.Exit)
+	}
+	b.eventually("both are gone", func() bool { return b.peers.Len() == 0 })
+}
+
 // TestReturn: a client that was killed is back at once, at the same port or at
 // another, with its address and a new peer id.
 func TestReturn(t *testing.T) {

@@ -298,7 +298,7 @@ func (i *instance) farewell(now time.Time) {
 		i.svc.departed(i, c.name)
 		return
 	}
-	env, l, set := i.env(nil), c.lease, i.set
+	env, l, set, learning := i.env(nil), c.lease, i.set, c.learning
 	timeEnv(env, c.since)
 	env.Set("time_duration", strconv.Itoa(int(now.Sub(c.since)/time.Second)))
 	in, out := i.bytes()
@@ -317,6 +317,9 @@ func (i *instance) farewell(now time.Time) {
 			}
 		}
 		if learned {
+			if learning != nil {
+				<-learning // it has been told to end
+			}
 			set.unlearn(ctx, l, env)
 		}
 	})
