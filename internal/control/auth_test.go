@@ -178,7 +178,7 @@ func TestLateVerdict(t *testing.T) {
 	first, open := filepath.Join(dir, "first"), filepath.Join(dir, "open")
 	b := newBed(t, passwords(t, fmt.Sprintf(`[ -e %[1]s ] || { touch %[1]s; exit 0; }
 printf '600\nwebauth\n' > "$auth_pending_file"
-(while [ ! -e %[2]s ]; do sleep 0.05; done; printf 1 > "$auth_control_file") >/dev/null 2>&1 &
+(while [ -e %[1]s ] && [ ! -e %[2]s ]; do sleep 0.05; done; printf 1 > "$auth_control_file") >/dev/null 2>&1 &
 exit 2
 `, first, open), "hand-window 2")...)
 	p := login("joe", "x")

@@ -26,7 +26,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestLingering(t *testing.T) {
 	r, log, dir := newRunner(t)
 	release, done := filepath.Join(dir, "release"), filepath.Join(dir, "done")
-	text := "(while [ ! -e " + release + " ]; do sleep 0.01; done; echo from behind && touch " + done + ") &\necho from before\nexit 2\n"
+	text := "(while [ -d " + dir + " ] && [ ! -e " + release + " ]; do sleep 0.01; done; echo from behind && touch " + done + ") &\necho from before\nexit 2\n"
 	if code, err := r.Run(soon(t), sh(t, text), &Env{}); code != 2 || err != nil {
 		t.Fatal(code, err)
 	}
