@@ -30,6 +30,10 @@ func TestToken(t *testing.T) {
 		t.Errorf("renewed: %+v, %v", k2, err)
 	}
 	other, _ := NewTokens(nil, time.Hour, 0)
+	changed := "x"
+	if first[20] == 'x' {
+		changed = "y"
+	}
 	for name, v := range map[string]struct {
 		user, token string
 		after       time.Duration
@@ -38,7 +42,7 @@ func TestToken(t *testing.T) {
 	}{
 		"another user":         {"jane", first, 0, tokens, ErrToken},
 		"another secret":       {"joe", first, 0, other, ErrToken},
-		"a bit changed":        {"joe", first[:20] + "x" + first[21:], 0, tokens, ErrToken},
+		"a bit changed":        {"joe", first[:20] + changed + first[21:], 0, tokens, ErrToken},
 		"cut off":              {"joe", first[:len(first)-4], 0, tokens, ErrToken},
 		"no token":             {"joe", "secret", 0, tokens, ErrToken},
 		"not renewed for long": {"joe", first, 21 * time.Minute, tokens, ErrTokenExpired},
