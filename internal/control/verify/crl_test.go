@@ -232,3 +232,18 @@ func FuzzParseCRL(f *testing.F) {
 		}
 	})
 }
+
+// TestBrokenCRLAndOptionalCertificates: a client cannot get around a list by leaving its
+// certificate out.
+func TestBrokenCRLAndOptionalCertificates(t *testing.T) {
+	root := authority(t, "Root", nil)
+	o := options(root)
+	o.ClientCert = Optional
+	o.CRL = file(t, "crl.pem", root.crl(nil))
+	v := newVerifier(t, o)
+	want(t, v, nil)
+	if err := os.WriteFile(o.CRL, []byte("no list"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(t, v, nil, "revocation list cannot be used", "crl-verify")
+}

@@ -143,7 +143,7 @@ func (v *Verifier) TLSConfig() *tls.Config {
 	revoked, broken := v.revocations()
 	cfg.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
 		if len(raw) == 0 {
-			return nil // only where it is optional
+			return broken // only where it is optional; without a list nobody is let in
 		}
 		err := v.check(raw, revoked, broken)
 		if c, ok := errors.AsType[*CertError](err); ok {
