@@ -154,8 +154,10 @@ func counted(c *net.UDPConn, got *atomic.Uint32, total uint32) error {
 }
 
 // countedOnce receives numbered datagrams, each of which comes once, counts them, and counts
-// how often some were overtaken; one that is changed, or comes twice, ends it with an error.
+// how often some were overtaken; one that is changed, comes twice, or behind more than a burst of
+// later ones, ends it with an error.
 func countedOnce(c *net.UDPConn, got, overtaken *atomic.Uint32) error {
+	const burst = 64 // of a NAPI poll
 	buf := make([]byte, 2048)
 	late := map[uint32]bool{}
 	for next := uint32(0); ; {
@@ -181,6 +183,15 @@ func countedOnce(c *net.UDPConn, got, overtaken *atomic.Uint32) error {
 			next++
 		case late[n]:
 			delete(late, n)
+			earlier := n
+			for l := range late {
+				if l < n {
+					earlier--
+				}
+			}
+			if by := got.Load() - earlier; by > burst {
+				return fmt.Errorf("datagram %d came behind %d later ones, more than a burst", n, by)
+			}
 		default:
 			return fmt.Errorf("datagram %d came twice", n)
 		}
