@@ -84,7 +84,7 @@ func (g *gateway) attach(ctx context.Context, n *nic) error {
 	if att.Rung() == config.ModeTC {
 		g.setGRO(false) // aggregates would reach the tc program instead of records
 	}
-	rings, err := g.engine.Add(n.name, att.Rung(), att.Sockets(), func() error { return att.Accept(true) })
+	rings, err := g.engine.Add(n.name, att.Rung(), att.Sockets(), att)
 	if err != nil {
 		g.forget(att)
 		att.Close()
@@ -112,7 +112,7 @@ func (g *gateway) attach(ctx context.Context, n *nic) error {
 func (g *gateway) detach(n *nic, state, why string) {
 	if n.att != nil {
 		att := n.att
-		if err := g.engine.Remove(n.rings, func() error { return att.Accept(false) }); err != nil {
+		if err := g.engine.Remove(n.rings, att); err != nil {
 			g.log.Warn("switching off steering failed", "nic", n.name, "error", err)
 		}
 		g.forget(att)

@@ -225,9 +225,11 @@ func (e *Engine) Close() {
 		rings = append(rings, r)
 	}
 	e.mu.Unlock()
+	e.switching.Lock()
 	for _, r := range rings {
-		_ = e.Remove(r, func() error { return nil })
+		e.end(r)
 	}
+	e.switching.Unlock()
 	for _, s := range e.streams {
 		s.listener.Stop()
 	}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,9 +16,14 @@ import (
 // harm than silence.
 const switchLimit = 250 * time.Millisecond
 
-// After handoverGrace, in which a program that saw the old state ends its NAPI
-// poll of 64 frames, a source that is found empty stays so.
-const handoverGrace = 2 * time.Millisecond
+// Steering is the program that fills a NIC's rings.
+type Steering interface {
+	// Accept makes it steer records, or leave all of them to the listeners.
+	Accept(on bool) error
+	// Settle returns when whatever it decided before the last Accept has arrived in
+	// a ring or at a listener.
+	Settle() error
+}
 
 // RungGeneric is the rung whose frames may be segmentation aggregates of local
 // senders: its program sees no sign of it.
@@ -62,14 +68,13 @@ func (r *Rings) halfFull() bool {
 	return false
 }
 
-// Add starts workers on the sockets and lets steering begin. Records that
-// arrived before on the listeners must not be overtaken by those that the rings
-// get: steer makes the program accept, and the workers leave their rings alone
-// until each listener was found empty once after that and a grace, or a ring is
-// half full: order matters less than loss.
+// Add starts workers on the sockets and lets steering begin. Records that went to
+// the listeners before must not be overtaken by those that the rings get: the workers
+// leave their rings alone until the program has settled and each listener was found
+// empty after that, or a ring is half full: order matters less than loss.
 //
-// When steer fails nothing is left running. The sockets stay the caller's.
-func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) (*Rings, error) {
+// When Accept fails nothing is left running. The sockets stay the caller's.
+func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, program Steering) (*Rings, error) {
 	e.switching.Lock()
 	defer e.switching.Unlock()
 	r := &Rings{NIC: nic, Rung: rung}
@@ -93,46 +98,82 @@ func (e *Engine) Add(nic, rung string, socks []*xsk.Socket, steer func() error) 
 	}
 	e.mu.Unlock()
 	e.reserveThreads(workers)
-	if err := steer(); err != nil {
+	if err := program.Accept(true); err != nil {
 		e.end(r)
 		return nil, err
 	}
-	time.Sleep(handoverGrace)
+	settled := settle(program)
+	settled.wait(switchLimit, r.halfFull)
 	for _, s := range e.sockets {
 		s.emptied(switchLimit, r.halfFull)
 	}
 	for _, w := range r.rings {
 		w.setMode(ringRunning)
 	}
+	if err := settled.result(); err != nil {
+		e.cfg.Log.Warn("cannot tell when steering has begun; records may have been overtaken", "nic", nic, "error", err)
+	}
 	return r, nil
 }
 
 // Remove ends steering and then the workers, with nothing lost. The listeners'
-// data records are put aside until the rings are found empty, so that they do not
-// overtake what is still in there. That is sooner than stop returns, since a
-// grace period of RCU is as long as a TCP sender waits before it sends its last
-// segment again (two round trips and 8 ms at 250 Hz); a NAPI poll that takes longer
-// has its records overtaken by a few milliseconds' worth, and none is lost.
+// data records are put aside until the program has settled and the rings were found
+// empty after that, so that they do not overtake what was still on its way there;
+// under such a load that the listeners cannot hold so many, sooner.
 //
-// stop makes the program pass everything and returns when every packet steered
-// before is in its ring; an error of it is returned, but does not keep the workers
-// from ending. The sockets stay the caller's.
-func (e *Engine) Remove(r *Rings, stop func() error) error {
+// An error of the program is returned, but does not keep the workers from ending.
+// The sockets stay the caller's.
+func (e *Engine) Remove(r *Rings, program Steering) error {
 	e.switching.Lock()
 	defer e.switching.Unlock()
 	for _, s := range e.sockets {
 		s.hold(true)
 	}
-	stopped := make(chan error, 1)
-	go func() { stopped <- stop() }()
-	time.Sleep(handoverGrace)
+	err := program.Accept(false)
+	settled := settle(program)
+	settled.wait(switchLimit, nil)
 	r.emptied(switchLimit)
 	for _, s := range e.sockets {
 		s.hold(false)
 	}
-	err := <-stopped
+	err = errors.Join(err, settled.result())
 	e.end(r)
 	return err
+}
+
+// settling is a program that settles while others go on.
+type settling struct {
+	done chan struct{}
+	err  error
+}
+
+func settle(program Steering) *settling {
+	s := &settling{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		s.err = program.Settle()
+	}()
+	return s
+}
+
+// wait waits for the end, until the time is over or until enough, if there is
+// one, says so.
+func (s *settling) wait(limit time.Duration, enough func() bool) {
+	tick := time.NewTicker(200 * time.Microsecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline) && (enough == nil || !enough()); {
+		select {
+		case <-s.done:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// result waits for the end, however long it takes.
+func (s *settling) result() error {
+	<-s.done
+	return s.err
 }
 
 // end drains the rings and waits for the workers to end.

@@ -95,7 +95,7 @@ func (g *gateway) detach(a *steer.Attachment) {
 
 func (g *gateway) add(a *steer.Attachment) *Rings {
 	g.Helper()
-	r, err := g.engine.Add("eth0", a.Rung(), a.Sockets(), func() error { return a.Accept(true) })
+	r, err := g.engine.Add("eth0", a.Rung(), a.Sockets(), a)
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -153,55 +153,8 @@ func counted(c *net.UDPConn, got *atomic.Uint32, total uint32) error {
 	return nil
 }
 
-// countedOnce receives numbered datagrams, each of which comes once, counts them, and counts
-// how often some were overtaken; one that is changed, comes twice, or behind more than a burst of
-// later ones, ends it with an error.
-func countedOnce(c *net.UDPConn, got, overtaken *atomic.Uint32) error {
-	const burst = 64 // of a NAPI poll
-	buf := make([]byte, 2048)
-	late := map[uint32]bool{}
-	for next := uint32(0); ; {
-		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			return err
-		}
-		size, err := c.Read(buf)
-		if err != nil {
-			return fmt.Errorf("%d datagrams before %d are missing: %w", len(late), next, err)
-		}
-		n := binary.BigEndian.Uint32(buf)
-		if string(buf[:size]) != string(numbered(n)[28:]) {
-			return fmt.Errorf("datagram %d is changed", n)
-		}
-		switch {
-		case n >= next:
-			if n > next && len(late) == 0 {
-				overtaken.Add(1)
-			}
-			for ; next < n; next++ {
-				late[next] = true
-			}
-			next++
-		case late[n]:
-			delete(late, n)
-			earlier := n
-			for l := range late {
-				if l < n {
-					earlier--
-				}
-			}
-			if by := got.Load() - earlier; by > burst {
-				return fmt.Errorf("datagram %d came behind %d later ones, more than a burst", n, by)
-			}
-		default:
-			return fmt.Errorf("datagram %d came twice", n)
-		}
-		got.Add(1)
-	}
-}
-
 // Records keep coming while their source changes to and fro: none is lost,
-// doubled or taken for a replay. A program that a busy machine holds up for longer than
-// handoverGrace has its records overtaken; that is no rule.
+// doubled, overtaken or taken for a replay.
 func TestSwitchingLosesNothing(t *testing.T) {
 	for _, mode := range []steer.Mode{steer.ModeXDP, steer.ModeTC} {
 		t.Run(string(mode), func(t *testing.T) { switching(newGateway(t), mode) })
@@ -214,11 +167,12 @@ func switching(g *gateway, mode steer.Mode) {
 	g.engine.Start()
 
 	// The number of records is open until all the switches are made.
-	var got, sent, overtaken atomic.Uint32
+	var got, sent atomic.Uint32
 	var stop atomic.Bool
 	failed := make(chan error, 2)
+	const forever = 1 << 31
 	go func() {
-		err := countedOnce(inside, &got, &overtaken)
+		err := counted(inside, &got, forever)
 		if stop.Load() && got.Load() == sent.Load() {
 			err = nil
 		}
@@ -288,7 +242,7 @@ func switching(g *gateway, mode steer.Mode) {
 		if r.Broken() {
 			g.Error("rings are said to be broken")
 		}
-		if err := g.engine.Remove(r, func() error { return a.Accept(false) }); err != nil {
+		if err := g.engine.Remove(r, a); err != nil {
 			g.Fatal(err)
 		}
 		before = g.engine.Stats().Socket
@@ -300,16 +254,27 @@ func switching(g *gateway, mode steer.Mode) {
 	stop.Store(true)
 	<-finished
 	eventually(g, "the last records", func() bool { return got.Load() == sent.Load() })
-	if n := overtaken.Load(); n > switches {
-		g.Errorf("records were overtaken at %d of %d switches", n, 2*switches)
-	}
+	eventually(g, "the last counters", func() bool { return g.engine.Stats().InFlight == 0 })
 	s := g.engine.Stats()
-	if s.InDrops != [reason.Count]uint64{} || s.InFlight != 0 {
-		g.Errorf("drops %v, %d in flight", s.InDrops, s.InFlight)
+	if s.InDrops != [reason.Count]uint64{} {
+		g.Errorf("drops %v", s.InDrops)
 	}
 	if s.Delivered != uint64(sent.Load()) || s.Ring+s.Socket != s.Delivered {
 		g.Errorf("%d sent, %d delivered, %d by rings, %d by the socket", sent.Load(), s.Delivered, s.Ring, s.Socket)
 	}
+}
+
+// refusing is a program that does not start, and reports an error when it stops.
+type refusing struct {
+	Steering
+	err error
+}
+
+func (r refusing) Accept(on bool) error {
+	if on {
+		return r.err
+	}
+	return errors.Join(r.Steering.Accept(false), r.err)
 }
 
 // A steering that fails leaves no worker behind, and its error is handed on.
@@ -318,14 +283,14 @@ func TestAddFails(t *testing.T) {
 	g.engine.Start()
 	a := g.attach(steer.ModeXDP, 256)
 	refused := errors.New("refused")
-	if _, err := g.engine.Add("eth0", a.Rung(), a.Sockets(), func() error { return refused }); !errors.Is(err, refused) {
+	if _, err := g.engine.Add("eth0", a.Rung(), a.Sockets(), refusing{a, refused}); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
 	if n := len(g.engine.rings); n != 0 {
 		t.Errorf("%d rings left", n)
 	}
 	r := g.add(a)
-	if err := g.engine.Remove(r, func() error { return errors.Join(a.Accept(false), refused) }); !errors.Is(err, refused) {
+	if err := g.engine.Remove(r, refusing{a, refused}); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
 	for _, w := range g.engine.sockets {

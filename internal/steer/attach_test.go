@@ -84,7 +84,7 @@ func TestRungs(t *testing.T) {
 			// After Accept(false) the rings stay as they are and the stack has the rest.
 			w4.write(numbered(testPeer4, 1000, 64))
 			fromSockets(t, a.Sockets(), 1)
-			if err := a.Accept(false); err != nil {
+			if err := errors.Join(a.Accept(false), a.Settle()); err != nil {
 				t.Fatal(err)
 			}
 			w4.write(numbered(testPeer4, 1001, 64), record(9, testKey, 64))
@@ -371,7 +371,7 @@ func TestAttachDetachLosesNothing(t *testing.T) {
 					got += len(some)
 					take(some)
 				}
-				if err := a.Accept(false); err != nil {
+				if err := errors.Join(a.Accept(false), a.Settle()); err != nil {
 					t.Fatal(err)
 				}
 				all := int(packets(t, a)["steered"])
@@ -426,7 +426,7 @@ func TestDeviceDeleted(t *testing.T) {
 			if err := netdev.DeleteLink("eth0"); err != nil {
 				t.Fatal(err)
 			}
-			if err := a.Accept(false); err != nil {
+			if err := errors.Join(a.Accept(false), a.Settle()); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			if err := a.Close(); err != nil {

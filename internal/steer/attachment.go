@@ -50,13 +50,14 @@ type Attachment struct {
 	// peersMu orders what is written about peers with the flag that it may lack some.
 	peersMu sync.Mutex
 	// mu guards what follows and keeps Close from the maps while they are in use.
-	mu       sync.RWMutex
-	closed   bool
-	control  ingressControlState
-	pairLost uint64 // lost in the private pair before the last settle
-	refused  uint64 // arrived there and found no socket
-	final    []Verdict
-	lost     uint64
+	mu        sync.RWMutex
+	closed    bool
+	control   ingressControlState
+	unsettled bool   // steering was switched off, and nobody has waited for readers since
+	pairLost  uint64 // lost in the private pair before the last settle
+	refused   uint64 // arrived there and found no socket
+	final     []Verdict
+	lost      uint64
 }
 
 func newAttachment(o Options, l netdev.Link) *Attachment {
@@ -217,19 +218,10 @@ func (a *Attachment) use(fn func() error) error {
 	return fn()
 }
 
-// Accept starts or stops the steering.
-//
-// On waits for nothing: frames whose program starts after it returned are steered,
-// and one that was running may still pass its frame. So what took the UDP socket
-// before may stand in that socket's queue while what came after it stands in
-// a ring: a reader that wants arrival order takes from the UDP socket first all
-// that was there when On returned plus one grace period. No frame is lost or
-// doubled by the switch. The heartbeat is fresh when it returns.
-//
-// Off returns only when every program that had already decided has finished and
-// what it redirected is in the sockets' rings: about 5 ms, with two grace periods
-// on the tc rung. What arrives afterwards passes to the stack, so that draining
-// the sockets empties them for good.
+// Accept starts or stops the steering, for every program that starts after it
+// returned; one that was running may still do as before, and what it decided is
+// still on its way: see Settle. Whatever is not steered passes to the stack. No
+// frame is lost or doubled by the switch. The heartbeat is fresh when it returns.
 func (a *Attachment) Accept(on bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,10 +236,33 @@ func (a *Attachment) accept(on bool) error {
 	if on {
 		a.control.Accepting = 1
 	}
-	if err := a.beat(); err != nil || on {
+	a.unsettled = !on
+	return a.beat()
+}
+
+// Settle returns when every program that ran before has ended and what it decided
+// has arrived: after Accept(true), what it passed is in the UDP sockets' queues;
+// after Accept(false), what it steered is in the AF_XDP sockets' rings, so that
+// draining them empties them for good. It takes a grace period of RCU, 5 to 30 ms,
+// and two on the tc rung after Accept(false).
+func (a *Attachment) Settle() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return fmt.Errorf("%s: %w", a.nic, ErrClosed)
+	}
+	if a.control.Accepting != 0 {
+		return waitForReaders()
+	}
+	return a.settleOff()
+}
+
+func (a *Attachment) settleOff() error {
+	if err := a.settle(); err != nil {
 		return err
 	}
-	return a.settle()
+	a.unsettled = false
+	return nil
 }
 
 // Heartbeat says that user space is alive. It is due every 250 ms: on the tc
@@ -328,7 +343,7 @@ func (a *Attachment) Verdicts() ([]Verdict, error) {
 // HandoverLost is the number of frames that were steered on the tc rung but did
 // not reach a socket: the private pair's ring was full, or nothing was behind
 // it. Frames on their way count too, so it is exact only when nothing is
-// steered: after Accept(false) or Close. 0 on other rungs.
+// steered: after Accept(false) and Settle, or Close. 0 on other rungs.
 func (a *Attachment) HandoverLost() (uint64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -361,7 +376,7 @@ func (a *Attachment) totals() error {
 }
 
 // Close takes the device back to where it was, in this order: stop accepting and
-// wait for readers (unless Accept(false) did), take the program off the device,
+// wait for readers (unless Settle did), take the program off the device,
 // read the last counters, close the sockets, unpin, remove the private pair.
 // What is still in the sockets' rings is lost, so drain them first. It goes on
 // after errors, returns all of them, and may be called twice.
@@ -375,6 +390,9 @@ func (a *Attachment) Close() error {
 	var errs []error
 	if a.control.Accepting != 0 {
 		errs = append(errs, a.accept(false))
+	}
+	if a.unsettled {
+		errs = append(errs, a.settleOff())
 	}
 	if a.hook != nil {
 		errs = append(errs, a.hook.Close())

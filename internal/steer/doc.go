@@ -7,7 +7,7 @@
 // Attach climbs down the ladder of rungs (zero-copy, native XDP, tc) until one
 // works and returns an Attachment that steers nothing yet. Its owner fills in
 // listeners and peers, starts readers on its sockets and then calls Accept. The
-// way back is the mirror image: Accept(false), drain the sockets, Close.
+// way back is the mirror image: Accept(false), Settle, drain the sockets, Close.
 //
 // The package never evicts another program, and a killed process leaves no
 // program running: XDP and tcx hold by links that end with the process, and a
