@@ -26,12 +26,13 @@ func blocks(b []byte, kind string) (out [][]byte) {
 	}
 }
 
-// doubtCert says what clients will have against the server's own certificate at a time.
-func (s *Server) doubtCert(now time.Time) answer {
-	if !given(s.TLS.Cert) {
+// doubtCert says what the other end will have against our own certificate at a time:
+// others are who looks at it, purpose is what it has to be for.
+func (c *Common) doubtCert(now time.Time, others string, purpose x509.ExtKeyUsage) answer {
+	if !given(c.TLS.Cert) {
 		return fine
 	}
-	b, err := s.TLS.Cert.Load()
+	b, err := c.TLS.Cert.Load()
 	if err != nil {
 		return fine // reported by itself
 	}
@@ -39,28 +40,31 @@ func (s *Server) doubtCert(now time.Time) answer {
 	if len(certs) == 0 {
 		return fine
 	}
-	c, err := x509.ParseCertificate(certs[0])
+	own, err := x509.ParseCertificate(certs[0])
 	if err != nil {
 		return fine
 	}
-	use := c.ExtKeyUsage
+	use := own.ExtKeyUsage
 	switch {
-	case now.After(c.NotAfter):
-		return note("it expired on %s: clients will refuse it", c.NotAfter.Format(time.DateOnly))
-	case now.Before(c.NotBefore):
-		return note("it is valid from %s on: clients will refuse it until then", c.NotBefore.Format(time.DateTime))
-	case len(use) > 0 && !slices.Contains(use, x509.ExtKeyUsageServerAuth) && !slices.Contains(use, x509.ExtKeyUsageAny):
+	case now.After(own.NotAfter):
+		return note("it expired on %s: %s will refuse it", own.NotAfter.Format(time.DateOnly), others)
+	case now.Before(own.NotBefore):
+		return note("it is valid from %s on: %s will refuse it until then", own.NotBefore.Format(time.DateTime), others)
+	case len(use) == 0 || slices.Contains(use, purpose) || slices.Contains(use, x509.ExtKeyUsageAny):
+	case purpose == x509.ExtKeyUsageServerAuth:
 		return note("it is not for servers (extended key usage): clients with remote-cert-tls server will refuse it")
+	default:
+		return note("it is not for clients (extended key usage): %s will refuse it", others)
 	}
 	return fine
 }
 
 // doubtCRL says whether the revocation list, as it is at a time, will have everybody refused.
-func (s *Server) doubtCRL(now time.Time) answer {
-	if s.Peers.CRLDir || !given(s.Peers.CRL) {
+func (c *Common) doubtCRL(now time.Time) answer {
+	if c.Peers.CRLDir || !given(c.Peers.CRL) {
 		return fine
 	}
-	b, err := s.Peers.CRL.Load()
+	b, err := c.Peers.CRL.Load()
 	if err != nil {
 		return fine // reported by itself
 	}
@@ -69,11 +73,11 @@ func (s *Server) doubtCRL(now time.Time) answer {
 		lists = [][]byte{b}
 	}
 	var authorities [][]byte
-	if given(s.Peers.CA) {
-		ca, _ := s.Peers.CA.Load()
+	if given(c.Peers.CA) {
+		ca, _ := c.Peers.CA.Load()
 		for _, der := range blocks(ca, "CERTIFICATE") {
-			if c, err := x509.ParseCertificate(der); err == nil {
-				authorities = append(authorities, c.RawSubject)
+			if ca, err := x509.ParseCertificate(der); err == nil {
+				authorities = append(authorities, ca.RawSubject)
 			}
 		}
 	}
@@ -97,7 +101,7 @@ func (s *Server) doubtCRL(now time.Time) answer {
 	switch {
 	case ours:
 		return note("it expired on %s: nobody is let in until there is a new one", newest.Format(time.DateTime))
-	case s.Peers.CAPath == "":
+	case c.Peers.CAPath == "":
 		return note("it is of none of the CAs in ca: nobody is let in with it")
 	}
 	return fine

@@ -17,7 +17,10 @@ import (
 // reader collects what lines say. What several lines decide together is kept
 // as it was written and put together by finish.
 type reader struct {
-	s        *Server
+	rows     map[string]*OptionDoc
+	c        *Common // of s or p
+	s        *Server // nil for a profile
+	p        *Profile
 	findings []Finding
 	// last is the index of each option's last finding, by its row's name.
 	last map[string]int
@@ -26,6 +29,11 @@ type reader struct {
 	all       bool
 
 	port     uint16
+	lport    uint16 // a profile's
+	rport    uint16
+	nobind   bool
+	dials    []dial
+	pulling  bool // pushed options are read
 	proto    string
 	v6only   bool
 	locals   []local
@@ -63,27 +71,40 @@ type local struct {
 	line              Line
 }
 
-func newReader() *reader {
-	return &reader{
-		s: &Server{
-			Tunnel:      Tunnel{MTU: defaultTunMTU, MTUMax: 1600, MaxPacket: 1250},
-			PoolPersist: PoolPersist{Every: 600 * time.Second},
-			Clients:     Clients{Max: 1024, MaxRoutes: 256, Initial: Frequency{100, 10 * time.Second}},
-			TLS:         TLS{MinVersion: tls.VersionTLS12},
-			Peers:       PeerChecks{UsernameFields: []string{"CN"}},
-			Wrap:        Wrapping{Digest: "SHA1"},
-			Data:        Data{Ciphers: []aead.Cipher{aead.AES256GCM, aead.AES128GCM, aead.ChaCha20Poly1305}},
-			Timers: Timers{
-				RenegMax: 3600 * time.Second, RenegMin: -1, HandWindow: 60 * time.Second,
-				TranWindow: 3600 * time.Second, TLSTimeout: 2 * time.Second,
-			},
-			Scripts:    Scripts{Security: 1},
-			Management: Management{LogCache: 250},
-			Status:     Status{Every: 60 * time.Second, Version: 1},
-			Log:        Log{Verb: 1},
+func defaults() Common {
+	return Common{
+		Tunnel: Tunnel{MTU: defaultTunMTU, MTUMax: 1600, MaxPacket: 1250},
+		TLS:    TLS{MinVersion: tls.VersionTLS12},
+		Peers:  PeerChecks{UsernameFields: []string{"CN"}},
+		Wrap:   Wrapping{Digest: "SHA1"},
+		Data:   Data{Ciphers: []aead.Cipher{aead.AES256GCM, aead.AES128GCM, aead.ChaCha20Poly1305}},
+		Timers: Timers{
+			RenegMax: 3600 * time.Second, RenegMin: -1, HandWindow: 60 * time.Second,
+			TranWindow: 3600 * time.Second, TLSTimeout: 2 * time.Second,
 		},
-		last: make(map[string]int), tolerated: make(map[string]bool),
-		port: 1194, proto: "udp", metric: -1,
+		Scripts:    Scripts{Security: 1},
+		Management: Management{LogCache: 250},
+		Status:     Status{Every: 60 * time.Second, Version: 1},
+		Log:        Log{Verb: 1},
+	}
+}
+
+func newReader() *reader {
+	r := newReaderOf(byName)
+	r.s = &Server{
+		Common:      defaults(),
+		PoolPersist: PoolPersist{Every: 600 * time.Second},
+		Clients:     Clients{Max: 1024, MaxRoutes: 256, Initial: Frequency{100, 10 * time.Second}},
+	}
+	r.c = &r.s.Common
+	return r
+}
+
+// newReaderOf returns a reader that knows these options.
+func newReaderOf(rows map[string]*OptionDoc) *reader {
+	return &reader{
+		rows: rows, last: make(map[string]int), tolerated: make(map[string]bool),
+		port: 1194, lport: 1194, rport: 1194, proto: "udp", metric: -1,
 	}
 }
 
@@ -106,7 +127,7 @@ func (r *reader) read(l Line) {
 		l.Option, l.Args = printable(bareName(l.Args[1])), l.Args[2:]
 		optional = true
 	}
-	d := byName[l.Option]
+	d := r.rows[l.Option]
 	name := l.Option
 	if d != nil {
 		name = d.Name
@@ -131,7 +152,13 @@ func (r *reader) judge(l Line, d *OptionDoc, optional bool) answer {
 		}
 		return unknown(l.Option)
 	}
-	if d.Place&InFile == 0 {
+	if r.pulling {
+		if d.Place&InPush == 0 {
+			return refuse("", "a server cannot push it")
+		}
+	} else if d.Place == InPush {
+		return refuse("remove it", "only a server says it, in what it pushes")
+	} else if d.Place&InFile == 0 {
 		return refuse(cmp.Or(d.Remedy, "put it into a file of client-config-dir"), "it is about one client and belongs into that client's file")
 	}
 	if bad := d.checkArgs(l); bad != nil {
@@ -140,10 +167,10 @@ func (r *reader) judge(l Line, d *OptionDoc, optional bool) answer {
 	if a, ok := controlCharacters(l); !ok {
 		return a
 	}
-	if d.server == nil {
+	if d.read == nil {
 		return answer{verdict: d.Verdict, why: whyUnlessHonoured(d), remedy: d.Remedy}
 	}
-	a := d.server(r, l)
+	a := d.read(r, l)
 	if a.verdict == Honoured && d.Verdict != Honoured {
 		a = answer{verdict: d.Verdict, why: cmp.Or(a.why, d.Text), remedy: cmp.Or(a.remedy, d.Remedy)}
 	}

@@ -40,8 +40,8 @@ func (s Source) Load() ([]byte, error) {
 
 // Line returns the last line of an option, for messages about it; without
 // one, a line that only has the option's name.
-func (s *Server) Line(option string) Line {
-	if l, ok := s.lines[option]; ok {
+func (c *Common) Line(option string) Line {
+	if l, ok := c.lines[option]; ok {
 		return l
 	}
 	return Line{Option: option}
@@ -51,7 +51,12 @@ func (s *Server) Line(option string) Line {
 // findings of the lines.
 func Inspect(lines []Line) (*Server, []Finding) {
 	s, findings := Check(lines)
-	for _, u := range s.Unreadable() {
+	return s, merge(findings, s.Unreadable())
+}
+
+// merge puts findings about files into those of their lines.
+func merge(findings, more []Finding) []Finding {
+	for _, u := range more {
 		merged := false
 		for i := range findings {
 			f := &findings[i]
@@ -66,72 +71,96 @@ func Inspect(lines []Line) (*Server, []Finding) {
 			findings = append(findings, u)
 		}
 	}
-	return s, findings
+	return findings
 }
 
 // Unreadable looks at every file, folder and command that the configuration
 // names, and returns what would keep the gateway from starting, or what is
 // suspicious, with option, file and line. Commands are not run.
 func (s *Server) Unreadable() []Finding {
+	return s.unreadable(false, s.contents(), s.commands(), s.folders(), s.files())
+}
+
+// optionPath is an option with the path that it names.
+type optionPath struct{ option, path string }
+
+func (c *Common) folders() []optionPath {
+	return []optionPath{{"capath", c.Peers.CAPath}, {"tls-export-cert", c.Peers.ExportCert}, {"tmp-dir", c.Scripts.TmpDir}, {"cd", c.Process.Cd}}
+}
+
+func (s *Server) folders() []optionPath {
+	return append(s.Common.folders(), optionPath{"client-config-dir", s.Clients.ConfigDir})
+}
+
+// files are those that are written.
+func (c *Common) files() []optionPath {
+	return []optionPath{{"status", c.Status.File}, {c.logOption(), c.Log.File}, {"writepid", c.Process.WritePID}, {"management", c.Management.Unix}}
+}
+
+func (s *Server) files() []optionPath {
+	return append(s.Common.files(), optionPath{"ifconfig-pool-persist", s.PoolPersist.File})
+}
+
+func (c *Common) unreadable(client bool, contents []content, commands []optionCommand, folders, files []optionPath) []Finding {
 	var out []Finding
 	add := func(l Line, a answer) {
 		if a != fine {
 			out = append(out, Finding{Line: l, Verdict: a.verdict, Why: a.why, Remedy: a.remedy})
 		}
 	}
-	for _, c := range s.contents() {
-		if !given(c.Source) {
+	for _, f := range contents {
+		if !given(f.Source) {
 			continue
 		}
-		b, err := c.Load()
+		b, err := f.Load()
 		if err != nil {
-			add(c.Line, unreadable(c.Path, err))
+			add(f.Line, unreadable(f.Path, err))
 			continue
 		}
-		if c.check != nil {
-			add(c.Line, c.check(b))
+		if f.check != nil {
+			add(f.Line, f.check(b))
 		}
 	}
-	add(s.TLS.Key.Line, s.checkPair())
-	add(s.TLS.Cert.Line, s.doubtCert(time.Now()))
-	add(s.Peers.CRL.Line, s.doubtCRL(time.Now()))
-	for _, f := range []struct{ option, path string }{
-		{"capath", s.Peers.CAPath}, {"client-config-dir", s.Clients.ConfigDir}, {"tls-export-cert", s.Peers.ExportCert}, {"tmp-dir", s.Scripts.TmpDir}, {"cd", s.Process.Cd},
-	} {
+	add(c.TLS.Key.Line, c.checkPair())
+	purpose, others := x509.ExtKeyUsageServerAuth, "clients"
+	if client {
+		purpose, others = x509.ExtKeyUsageClientAuth, "the server"
+	}
+	add(c.TLS.Cert.Line, c.doubtCert(time.Now(), others, purpose))
+	add(c.Peers.CRL.Line, c.doubtCRL(time.Now()))
+	for _, f := range folders {
 		if f.path != "" {
-			add(s.Line(f.option), checkFolder(f.path))
+			add(c.Line(f.option), checkFolder(f.path))
 		}
 	}
-	if s.Peers.CRLDir && s.Peers.CRL.Path != "" {
-		add(s.Peers.CRL.Line, checkFolder(s.Peers.CRL.Path))
+	if c.Peers.CRLDir && c.Peers.CRL.Path != "" {
+		add(c.Peers.CRL.Line, checkFolder(c.Peers.CRL.Path))
 	}
-	for _, f := range []struct{ option, path string }{
-		{"ifconfig-pool-persist", s.PoolPersist.File}, {"status", s.Status.File}, {s.logOption(), s.Log.File}, {"writepid", s.Process.WritePID}, {"management", s.Management.Unix},
-	} {
+	for _, f := range files {
 		if f.path != "" {
 			if a := checkFolder(filepath.Dir(f.path)); a != fine {
 				// A service manager may make it at start (RuntimeDirectory=).
 				a := note("its folder is not there now: %s", a.why)
 				a.remedy = "make it before the start"
-				add(s.Line(f.option), a)
+				add(c.Line(f.option), a)
 			}
 		}
 	}
-	if s.Management.Password != "" {
-		if _, err := readFile(s.Management.Password, maxContent); err != nil {
-			add(s.Management.Line, unreadable(s.Management.Password, err))
+	if c.Management.Password != "" {
+		if _, err := readFile(c.Management.Password, maxContent); err != nil {
+			add(c.Management.Line, unreadable(c.Management.Password, err))
 		}
 	}
-	for _, c := range s.commands() {
-		if c.argv != nil {
-			add(s.Line(c.option), s.checkProgram(c.argv))
+	for _, f := range commands {
+		if f.argv != nil {
+			add(c.Line(f.option), c.checkProgram(f.argv))
 		}
 	}
 	return out
 }
 
-func (s *Server) logOption() string {
-	if s.Log.Append {
+func (c *Common) logOption() string {
+	if c.Log.Append {
 		return "log-append"
 	}
 	return "log"
@@ -143,22 +172,24 @@ type content struct {
 	check func([]byte) answer
 }
 
-func (s *Server) contents() []content {
+func (c *Common) contents() []content {
 	list := []content{
-		{s.Peers.CA, hasPEM("CERTIFICATE")},
-		{s.TLS.Cert, hasPEM("CERTIFICATE")},
-		{s.TLS.ExtraCerts, hasPEM("CERTIFICATE")},
-		{s.TLS.Key, hasPEM("PRIVATE KEY")},
-		{s.TLS.PKCS12, nil},
-		{s.TLS.AskPass, nil},
-		{s.Wrap.Key, isStaticKey},
-		{s.Wrap.V2, isServerKey},
-		{s.Auth.Token.Secret, hasPEM("OpenVPN auth-token server key")},
+		{c.Peers.CA, hasPEM("CERTIFICATE")},
+		{c.TLS.Cert, hasPEM("CERTIFICATE")},
+		{c.TLS.ExtraCerts, hasPEM("CERTIFICATE")},
+		{c.TLS.Key, hasPEM("PRIVATE KEY")},
+		{c.TLS.PKCS12, nil},
+		{c.TLS.AskPass, nil},
+		{c.Wrap.Key, isStaticKey},
 	}
-	if !s.Peers.CRLDir {
-		list = append(list, content{s.Peers.CRL, isCRL})
+	if !c.Peers.CRLDir {
+		list = append(list, content{c.Peers.CRL, isCRL})
 	}
 	return list
+}
+
+func (s *Server) contents() []content {
+	return append(s.Common.contents(), content{s.Wrap.V2, isServerKey}, content{s.Auth.Token.Secret, hasPEM("OpenVPN auth-token server key")})
 }
 
 func unreadable(path string, err error) answer {
@@ -205,6 +236,13 @@ func isServerKey(b []byte) answer {
 	return fine
 }
 
+func isClientKey(b []byte) answer {
+	if _, _, err := wrap.ParseClientKey(b); err != nil {
+		return refuse("make one with `openvpn --tls-crypt-v2 SERVER-KEY --genkey tls-crypt-v2-client FILE`", "%v", err)
+	}
+	return fine
+}
+
 // isCRL takes PEM and DER, as crypto/x509 does.
 func isCRL(b []byte) answer {
 	if p, _ := pem.Decode(b); p != nil && p.Type != "X509 CRL" {
@@ -227,15 +265,15 @@ func isCRL(b []byte) answer {
 
 // checkPair says whether certificate and key belong together. Encrypted keys are
 // left for the start.
-func (s *Server) checkPair() answer {
-	if !given(s.TLS.Cert) || !given(s.TLS.Key) {
+func (c *Common) checkPair() answer {
+	if !given(c.TLS.Cert) || !given(c.TLS.Key) {
 		return fine
 	}
-	cert, err := s.TLS.Cert.Load()
+	cert, err := c.TLS.Cert.Load()
 	if err != nil {
 		return fine // reported by itself
 	}
-	key, err := s.TLS.Key.Load()
+	key, err := c.TLS.Key.Load()
 	if err != nil {
 		return fine
 	}
@@ -245,7 +283,7 @@ func (s *Server) checkPair() answer {
 			break
 		}
 		if p.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(p.Headers["Proc-Type"], "ENCRYPTED") {
-			if !given(s.TLS.AskPass) {
+			if !given(c.TLS.AskPass) {
 				return refuse("add askpass FILE, or remove the pass phrase with `openssl pkey`", "the key is encrypted")
 			}
 			return fine
@@ -269,8 +307,8 @@ func checkFolder(path string) answer {
 }
 
 // checkProgram looks for the program of a command, which runs in cd's folder.
-func (s *Server) checkProgram(c Command) answer {
-	path := joinPath(s.Process.Cd, c[0])
+func (c *Common) checkProgram(argv Command) answer {
+	path := joinPath(c.Process.Cd, argv[0])
 	info, err := os.Stat(path)
 	if err != nil {
 		return unreadable(path, err)

@@ -23,13 +23,19 @@ func (r *reader) finish() {
 	r.wrapping()
 	r.checkAuth()
 	r.checkTLS()
-	r.checkScripts()
+	r.checkScripts(r.s.commands())
+	r.checkVerifyEnv()
 	r.checkManagement()
 	r.checkClients()
-	r.joinPaths()
-	r.s.lines = make(map[string]Line, len(r.last))
+	r.joinPaths(r.s.sources(), r.s.paths())
+	r.keepLines()
+}
+
+// keepLines keeps the last line of each option, for messages.
+func (r *reader) keepLines() {
+	r.c.lines = make(map[string]Line, len(r.last))
 	for name, i := range r.last {
-		r.s.lines[name] = r.findings[i].Line
+		r.c.lines[name] = r.findings[i].Line
 	}
 }
 
@@ -55,7 +61,7 @@ func (r *reader) device() {
 		if !strings.HasPrefix(r.dev, "tun") && r.devType == "" && !r.was("dev-type") {
 			r.amend("dev", refuse("add dev-type tun", "%s could be a tun or a tap device", r.dev))
 		}
-		r.s.Tunnel.Dev = r.dev
+		r.c.Tunnel.Dev = r.dev
 	}
 }
 
@@ -176,14 +182,14 @@ func (r *reader) network6() {
 
 // sizes settles MTU and MSS.
 func (r *reader) sizes() {
-	t := &r.s.Tunnel
+	t := &r.c.Tunnel
 	if !r.fixGiven {
 		t.MSSFix = MSSFix{MSSFixMTU, 1492}
 		if t.MTU != defaultTunMTU {
 			t.MSSFix = MSSFix{MSSFixFixed, t.MTU}
 		}
 	}
-	if t.MTU < 1280 && r.s.Network6.Prefix.IsValid() {
+	if t.MTU < 1280 && (r.s != nil && r.s.Network6.Prefix.IsValid() || r.p != nil && r.p.Address6.IsValid()) {
 		r.amend("tun-mtu", refuse("give at least 1280", "IPv6 does not work below 1280 bytes"))
 	}
 }
@@ -213,27 +219,36 @@ func (r *reader) checkClients() {
 }
 
 // joinPaths makes relative paths relative to the process's folder.
-func (r *reader) joinPaths() {
-	s, cd := r.s, r.s.Process.Cd
+func (r *reader) joinPaths(sources []*Source, paths []*string) {
+	cd := r.c.Process.Cd
 	if cd == "" {
 		return
 	}
-	for _, src := range s.sources() {
+	for _, src := range sources {
 		src.Path = joinPath(cd, src.Path)
 	}
-	for _, p := range []*string{
-		&s.Peers.CAPath, &s.Peers.ExportCert, &s.Clients.ConfigDir, &s.PoolPersist.File, &s.Status.File, &s.Log.File,
-		&s.Process.WritePID, &s.Management.Unix, &s.Management.Password, &s.Scripts.TmpDir,
-		&s.XDP.PinDir, &s.XDP.StateDir, &s.XDP.RunDir, &s.XDP.ReadyFile,
-	} {
+	for _, p := range paths {
 		*p = joinPath(cd, *p)
 	}
 }
 
 // sources returns all files with content that may also be inline.
-func (s *Server) sources() []*Source {
+func (c *Common) sources() []*Source {
 	return []*Source{
-		&s.Peers.CA, &s.Peers.CRL, &s.TLS.Cert, &s.TLS.Key, &s.TLS.ExtraCerts, &s.TLS.PKCS12, &s.TLS.AskPass,
-		&s.Wrap.Key, &s.Wrap.V2, &s.Auth.Token.Secret,
+		&c.Peers.CA, &c.Peers.CRL, &c.TLS.Cert, &c.TLS.Key, &c.TLS.ExtraCerts, &c.TLS.PKCS12, &c.TLS.AskPass, &c.Wrap.Key, &c.Wrap.V2,
 	}
+}
+
+func (s *Server) sources() []*Source { return append(s.Common.sources(), &s.Auth.Token.Secret) }
+
+// paths returns the other files and folders.
+func (c *Common) paths() []*string {
+	return []*string{
+		&c.Peers.CAPath, &c.Peers.ExportCert, &c.Status.File, &c.Log.File, &c.Process.WritePID, &c.Management.Unix, &c.Management.Password,
+		&c.Scripts.TmpDir, &c.XDP.PinDir, &c.XDP.StateDir, &c.XDP.RunDir, &c.XDP.ReadyFile,
+	}
+}
+
+func (s *Server) paths() []*string {
+	return append(s.Common.paths(), &s.Clients.ConfigDir, &s.PoolPersist.File)
 }

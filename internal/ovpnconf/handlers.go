@@ -8,53 +8,67 @@ import (
 	"time"
 )
 
-// handler reads one option of a server's configuration.
+// handler reads one option of a configuration.
 type handler = func(*reader, Line) answer
+
+// part is what an option is kept in.
+type part interface{ Common | Server | Profile }
+
+// in returns that part of what is being read.
+func in[P part](r *reader) *P {
+	switch any((*P)(nil)).(type) {
+	case *Server:
+		return any(r.s).(*P)
+	case *Profile:
+		return any(r.p).(*P)
+	}
+	return any(r.c).(*P)
+}
 
 // The makers of handlers for the common kinds of options.
 
-func toggle(at func(*Server) *bool) handler {
+func toggle[P part](at func(*P) *bool) handler {
 	return func(r *reader, _ Line) answer {
-		*at(r.s) = true
+		*at(in[P](r)) = true
 		return fine
 	}
 }
 
-func number(lo, hi int, at func(*Server) *int) handler {
+func number[P part](lo, hi int, at func(*P) *int) handler {
 	return func(r *reader, l Line) answer {
 		n, err := parseInt(l.Args[0], int64(lo), int64(hi))
 		if err != nil {
 			return refuse(fmt.Sprintf("give a number from %d to %d", lo, hi), "%v", err)
 		}
-		*at(r.s) = int(n)
+		*at(in[P](r)) = int(n)
 		return fine
 	}
 }
 
-func seconds(lo int64, at func(*Server) *time.Duration) handler {
+func seconds[P part](lo int64, at func(*P) *time.Duration) handler {
 	return func(r *reader, l Line) answer {
 		d, err := parseSeconds(l.Args[0], lo)
 		if err != nil {
 			return refuse("give whole seconds", "%v", err)
 		}
-		*at(r.s) = d
+		*at(in[P](r)) = d
 		return fine
 	}
 }
 
-func value(at func(*Server) *string) handler {
+func value[P part](at func(*P) *string) handler {
 	return func(r *reader, l Line) answer {
 		if l.Args[0] == "" {
 			return refuse("give a value", "its argument is empty")
 		}
-		*at(r.s) = l.Args[0]
+		*at(in[P](r)) = l.Args[0]
 		return fine
 	}
 }
 
 // pathAt is value for a file or folder.
-func pathAt(at func(*Server) *string) handler {
-	return func(r *reader, l Line) answer { return readPath(l, at(r.s)) }
+func pathAt[P part](at func(*P) *string) handler {
+	return func(r *reader, l Line) answer { return readPath(l, at(in[P](r))) }
 }
 
 func readPath(l Line, p *string) answer {
@@ -65,8 +79,8 @@ func readPath(l Line, p *string) answer {
 	return fine
 }
 
-func source(at func(*Server) *Source) handler {
-	return func(r *reader, l Line) answer { return readSource(l, at(r.s)) }
+func source[P part](at func(*P) *Source) handler {
+	return func(r *reader, l Line) answer { return readSource(l, at(in[P](r))) }
 }
 
 // readSource takes the first argument as a path, or the inline block.
@@ -83,8 +97,8 @@ func readSource(l Line, s *Source) answer {
 	return readPath(l, &s.Path)
 }
 
-func command(at func(*Server) *Command) handler {
-	return func(r *reader, l Line) answer { return readCommand(l.Args[0], at(r.s)) }
+func command[P part](at func(*P) *Command) handler {
+	return func(r *reader, l Line) answer { return readCommand(l.Args[0], at(in[P](r))) }
 }
 
 func readCommand(line string, at *Command) answer {
@@ -100,11 +114,11 @@ func readCommand(line string, at *Command) answer {
 	return fine
 }
 
-func oneOf(allowed string, at func(*Server) *string) handler {
+func oneOf[P part](allowed string, at func(*P) *string) handler {
 	return func(r *reader, l Line) answer {
 		for w := range strings.FieldsSeq(allowed) {
 			if w == l.Args[0] {
-				*at(r.s) = w
+				*at(in[P](r)) = w
 				return fine
 			}
 		}

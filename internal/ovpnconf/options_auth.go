@@ -11,13 +11,13 @@ import (
 func authOptions() []OptionDoc {
 	t := TopicAuth
 	return append([]OptionDoc{
-		{Name: "auth-user-pass-verify", Topic: t, Args: `"COMMAND" via-env|via-file`, Min: 2, Max: 2, server: readUserPassVerify,
+		{Name: "auth-user-pass-verify", Topic: t, Args: `"COMMAND" via-env|via-file`, Min: 2, Max: 2, read: readUserPassVerify,
 			Text: "run for each client, has to exit with 0; 2 defers the answer. via-file hands over a file with two lines, via-env the environment, for which script-security 3 is needed"},
-		{Name: "auth-user-pass-optional", Topic: t, server: toggle(func(s *Server) *bool { return &s.Auth.Optional }), Text: "clients without user and password are put to the command as well"},
-		{Name: "username-as-common-name", Topic: t, server: toggle(func(s *Server) *bool { return &s.Auth.UsernameAsCN }), Text: "the username replaces the common name"},
-		{Name: "auth-gen-token", Topic: t, Args: "[LIFETIME [RENEWAL] [external-auth]]", Max: 3, server: readGenToken, Text: "clients get a token, with which they can renegotiate without their password; times in seconds, 0 for no limit"},
-		{Name: "auth-gen-token-secret", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: InFile | AsBlock, server: source(func(s *Server) *Source { return &s.Auth.Token.Secret }), Text: "key that tokens are signed with, so that they outlive a restart"},
-		{Name: "plugin", Topic: t, Args: "FILE ...", Min: 1, Max: -1, Verdict: Refused, server: readPlugin,
+		{Name: "auth-user-pass-optional", Topic: t, read: toggle(func(s *Server) *bool { return &s.Auth.Optional }), Text: "clients without user and password are put to the command as well"},
+		{Name: "username-as-common-name", Topic: t, read: toggle(func(s *Server) *bool { return &s.Auth.UsernameAsCN }), Text: "the username replaces the common name"},
+		{Name: "auth-gen-token", Topic: t, Args: "[LIFETIME [RENEWAL] [external-auth]]", Max: 3, read: readGenToken, Text: "clients get a token, with which they can renegotiate without their password; times in seconds, 0 for no limit"},
+		{Name: "auth-gen-token-secret", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: InFile | AsBlock, read: source(func(s *Server) *Source { return &s.Auth.Token.Secret }), Text: "key that tokens are signed with, so that they outlive a restart"},
+		{Name: "plugin", Topic: t, Args: "FILE ...", Min: 1, Max: -1, Verdict: Refused, read: readPlugin,
 			Text:   "a static binary loads no shared objects, and a plugin left out could let anybody in",
 			Remedy: "openvpn-plugin-auth-pam.so: auth-user-pass-verify /usr/lib/ovpn-xdp/auth-pam via-file; others: a command of your own"},
 	}, refused(t, "OpenVPN removed it", "write verify-client-cert none, with auth-user-pass-verify", "client-cert-not-required")...)

@@ -16,16 +16,16 @@ func dataOptions() []OptionDoc {
 	t := TopicData
 	noCompression := "remove it here and from the clients; compression has leaked the contents of VPNs (VORACLE)"
 	return append([]OptionDoc{
-		{Name: "data-ciphers", Aliases: []string{"ncp-ciphers"}, Topic: t, Args: "LIST", Min: 1, Max: 1, Place: InFile | InClientFile, server: readDataCiphers, client: clientCiphers,
+		{Name: "data-ciphers", Aliases: []string{"ncp-ciphers"}, Topic: t, Args: "LIST", Min: 1, Max: 1, Place: InFile | InClientFile, read: readDataCiphers, client: clientCiphers,
 			Text: "AES-128-GCM, AES-192-GCM, AES-256-GCM and CHACHA20-POLY1305, best first; others are left out, and refused if none remains. Default AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305"},
-		{Name: "data-ciphers-fallback", Topic: t, Args: "CIPHER", Min: 1, Max: 1, Place: InFile | InClientFile, server: readFallback, client: clientFallback,
+		{Name: "data-ciphers-fallback", Topic: t, Args: "CIPHER", Min: 1, Max: 1, Place: InFile | InClientFile, read: readFallback, client: clientFallback,
 			Text: "cipher of clients that negotiate none; one of data-ciphers' four"},
 		{Name: "cipher", Topic: t, Args: "CIPHER", Min: 1, Max: 1, Place: InFile | InClientFile, Verdict: Ignored, client: clientIgnores,
 			Text: "the cipher is negotiated from data-ciphers, as with OpenVPN since 2.6"},
-		{Name: "allow-compression", Topic: t, Args: "no", Min: 1, Max: 1, server: readAllowCompression, Text: "asym and yes are refused"},
-		{Name: "compress", Topic: t, Args: "[migrate]", Max: 1, Place: InFile | InClientFile, server: readCompress, client: clientCompress,
+		{Name: "allow-compression", Topic: t, Args: "no", Min: 1, Max: 1, read: readAllowCompression, Text: "asym and yes are refused"},
+		{Name: "compress", Topic: t, Args: "[migrate]", Max: 1, Place: InFile | InClientFile, read: readCompress, client: clientCompress,
 			Text: "migrate is accepted and does nothing; every other form is refused, stubs too, since they change every packet"},
-		{Name: "comp-lzo", Topic: t, Args: "[no]", Max: 1, Place: InFile | InClientFile, server: readCompLZO, client: clientCompress,
+		{Name: "comp-lzo", Topic: t, Args: "[no]", Max: 1, Place: InFile | InClientFile, read: readCompLZO, client: clientCompress,
 			Text: "no is ignored: clients that have comp-lzo in any form are turned away, since even no adds a byte to every packet. Every other form is refused"},
 		{Name: "comp-noadapt", Topic: t, Verdict: Refused, Place: InFile | InClientFile, Text: "compression is not spoken", Remedy: noCompression},
 		{Name: "replay-window", Topic: t, Args: "N [SECONDS]", Max: 2, Verdict: Ignored, Text: "the window is fixed: 2048 records, as the kernel driver's"},
@@ -78,7 +78,7 @@ func parseCiphers(list string) (out []aead.Cipher, dropped []string) {
 func readDataCiphers(r *reader, l Line) answer {
 	ciphers, a := ciphersOf(l)
 	if a.verdict != Refused {
-		r.s.Data.Ciphers = ciphers
+		r.c.Data.Ciphers = ciphers
 	}
 	return a
 }
@@ -96,7 +96,7 @@ func ciphersOf(l Line) ([]aead.Cipher, answer) {
 
 func readFallback(r *reader, l Line) answer {
 	c, a := fallbackOf(l)
-	r.s.Data.Fallback = c
+	r.c.Data.Fallback = c
 	return a
 }
 

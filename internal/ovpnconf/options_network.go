@@ -13,26 +13,26 @@ import (
 func networkOptions() []OptionDoc {
 	t := TopicNetwork
 	return append([]OptionDoc{
-		{Name: "port", Aliases: []string{"lport"}, Topic: t, Args: "N", Min: 1, Max: 1, server: readPort,
+		{Name: "port", Aliases: []string{"lport"}, Topic: t, Args: "N", Min: 1, Max: 1, read: readPort,
 			Text: "port to listen on, default 1194"},
-		{Name: "proto", Topic: t, Args: "udp|udp4|udp6|tcp-server|tcp4-server|tcp6-server", Min: 1, Max: 1, server: readProto,
+		{Name: "proto", Topic: t, Args: "udp|udp4|udp6|tcp-server|tcp4-server|tcp6-server", Min: 1, Max: 1, read: readProto,
 			Text: "udp and tcp-server listen on IPv4, or on the family of `local`; udp6 and tcp6-server without `local` listen on both families, as stock does. TCP carries data without AF_XDP"},
-		{Name: "local", Topic: t, Args: "HOST|* [PORT [PROTO]]", Min: 1, Max: 3, server: readLocal,
+		{Name: "local", Topic: t, Args: "HOST|* [PORT [PROTO]]", Min: 1, Max: 3, read: readLocal,
 			Text: "address to listen on; may be given several times, each with a port and protocol of its own"},
-		{Name: "bind", Topic: t, Args: "[ipv6only]", Max: 1, server: readBind,
+		{Name: "bind", Topic: t, Args: "[ipv6only]", Max: 1, read: readBind,
 			Text: "a server always binds; with ipv6only, udp6 leaves IPv4 alone"},
-		{Name: "multihome", Topic: t, server: toggle(func(s *Server) *bool { return &s.Socket.Multihome }),
+		{Name: "multihome", Topic: t, read: toggle(func(c *Common) *bool { return &c.Socket.Multihome }),
 			Text: "answers leave from the address that a client spoke to; that is always so"},
 		{Name: "float", Topic: t, Text: "clients may change their address; that is always so"},
-		{Name: "mark", Topic: t, Args: "N", Min: 1, Max: 1, server: readMark,
+		{Name: "mark", Topic: t, Args: "N", Min: 1, Max: 1, read: readMark,
 			Text: "SO_MARK of outer packets, decimal or in hex with 0x"},
-		{Name: "sndbuf", Topic: t, Args: "BYTES", Min: 1, Max: 1, server: number(0, 1<<30, func(s *Server) *int { return &s.Socket.SndBuf }),
+		{Name: "sndbuf", Topic: t, Args: "BYTES", Min: 1, Max: 1, read: number(0, 1<<30, func(c *Common) *int { return &c.Socket.SndBuf }),
 			Text: "send buffer of the sockets, 0 for the kernel's default"},
-		{Name: "rcvbuf", Topic: t, Args: "BYTES", Min: 1, Max: 1, server: number(0, 1<<30, func(s *Server) *int { return &s.Socket.RcvBuf }),
+		{Name: "rcvbuf", Topic: t, Args: "BYTES", Min: 1, Max: 1, read: number(0, 1<<30, func(c *Common) *int { return &c.Socket.RcvBuf }),
 			Text: "receive buffer of the sockets, 0 for the kernel's default; what AF_XDP steers does not pass it"},
-		{Name: "socket-flags", Topic: t, Args: "TCP_NODELAY", Max: maxArgs - 1, server: readSocketFlags, Place: InFile | InClientFile, client: clientIgnores,
+		{Name: "socket-flags", Topic: t, Args: "TCP_NODELAY", Max: maxArgs - 1, read: readSocketFlags, Place: InFile | InClientFile, client: clientIgnores,
 			Text: "TCP_NODELAY is always set"},
-		{Name: "tcp-nodelay", Topic: t, server: func(r *reader, _ Line) answer { r.nodelay = true; return fine },
+		{Name: "tcp-nodelay", Topic: t, read: func(r *reader, _ Line) answer { r.nodelay = true; return fine },
 			Text: "pushes `socket-flags TCP_NODELAY`; the gateway's side always has it"},
 		{Name: "bind-dev", Topic: t, Args: "DEVICE", Min: 1, Max: 1, Verdict: Refused, Place: InFile | InClientFile,
 			Text:   "sockets are not bound to a device, and without that the gateway would be reachable from other networks than asked for",
@@ -40,9 +40,9 @@ func networkOptions() []OptionDoc {
 		{Name: "port-share", Topic: t, Args: "HOST PORT [DIR]", Min: 2, Max: 3, Verdict: Refused,
 			Text:   "connections that are not OpenVPN's are not passed on to another server",
 			Remedy: "give each service an address or port of its own, or put a TCP proxy in front"},
-		{Name: "connect-freq", Topic: t, Args: "N SEC", Min: 2, Max: 2, server: frequency(func(s *Server) *Frequency { return &s.Clients.Connect }),
+		{Name: "connect-freq", Topic: t, Args: "N SEC", Min: 2, Max: 2, read: frequency(func(s *Server) *Frequency { return &s.Clients.Connect }),
 			Text: "at most N new sessions in SEC seconds, counted for each client prefix (/32, /64) and not over all"},
-		{Name: "connect-freq-initial", Topic: t, Args: "N SEC", Min: 2, Max: 2, server: frequency(func(s *Server) *Frequency { return &s.Clients.Initial }),
+		{Name: "connect-freq-initial", Topic: t, Args: "N SEC", Min: 2, Max: 2, read: frequency(func(s *Server) *Frequency { return &s.Clients.Initial }),
 			Text: "at most N answers to first packets in SEC seconds, counted for each client prefix (/32, /64) and not over all; default 100 in 10 s"},
 	},
 		ignored(t, "buffers and queues have bounds of their own", "bcast-buffers", "tcp-queue-limit", "hash-size", "txqueuelen", "fast-io")...)
@@ -120,7 +120,7 @@ func readMark(r *reader, l Line) answer {
 	if err != nil {
 		return refuse("give a number, decimal or 0x...", "%q is not a mark from 0 to 4294967295", printable(l.Args[0]))
 	}
-	r.s.Socket.Mark = uint32(n)
+	r.c.Socket.Mark = uint32(n)
 	return fine
 }
 
@@ -133,7 +133,7 @@ func readSocketFlags(_ *reader, l Line) answer {
 	return fine
 }
 
-func frequency(at func(*Server) *Frequency) handler {
+func frequency[P part](at func(*P) *Frequency) handler {
 	return func(r *reader, l Line) answer {
 		n, err := parseInt(l.Args[0], 0, maxSeconds)
 		if err != nil {
@@ -144,10 +144,10 @@ func frequency(at func(*Server) *Frequency) handler {
 			return refuse("give a count and seconds", "%v", err)
 		}
 		if n == 0 || d == 0 {
-			*at(r.s) = Frequency{}
+			*at(in[P](r)) = Frequency{}
 			return note("0 means no limit")
 		}
-		*at(r.s) = Frequency{int(n), d}
+		*at(in[P](r)) = Frequency{int(n), d}
 		return fine
 	}
 }

@@ -10,24 +10,24 @@ import (
 func operateOptions() []OptionDoc {
 	t := TopicOperate
 	return slices.Concat([]OptionDoc{
-		{Name: "status", Topic: t, Args: "FILE [SECONDS]", Min: 1, Max: 2, server: readStatus, Text: "status file, written every 60 s; with 0 on SIGUSR2 only"},
-		{Name: "status-version", Topic: t, Args: "1|2|3", Min: 1, Max: 1, server: number(1, 3, func(s *Server) *int { return &s.Status.Version }), Text: "form of the status file, default 1"},
-		{Name: "management", Topic: t, Args: "ADDRESS PORT [PASSWORD-FILE] | PATH unix [PASSWORD-FILE]", Min: 2, Max: 3, server: readManagement,
+		{Name: "status", Topic: t, Args: "FILE [SECONDS]", Min: 1, Max: 2, read: readStatus, Text: "status file, written every 60 s; with 0 on SIGUSR2 only"},
+		{Name: "status-version", Topic: t, Args: "1|2|3", Min: 1, Max: 1, read: number(1, 3, func(c *Common) *int { return &c.Status.Version }), Text: "form of the status file, default 1"},
+		{Name: "management", Topic: t, Args: "ADDRESS PORT [PASSWORD-FILE] | PATH unix [PASSWORD-FILE]", Min: 2, Max: 3, read: readManagement,
 			Text: "the reading side of the management interface: status, state, log, kill, client-kill, bytecount, load-stats, version, help; and signal. A Unix socket is for root alone, unless there is a password file or management-client-user or -group"},
-		{Name: "management-client-user", Topic: t, Args: "USER", Min: 1, Max: 1, server: value(func(s *Server) *string { return &s.Management.User }), Text: "only this user may connect to the Unix socket"},
-		{Name: "management-client-group", Topic: t, Args: "GROUP", Min: 1, Max: 1, server: value(func(s *Server) *string { return &s.Management.Group }), Text: "only this group may connect to the Unix socket"},
-		{Name: "management-log-cache", Topic: t, Args: "N", Min: 1, Max: 1, server: number(1, 100000, func(s *Server) *int { return &s.Management.LogCache }), Text: "log lines that are kept, default 250"},
-		{Name: "log", Topic: t, Args: "FILE", Min: 1, Max: 1, server: readLog, Text: "the log goes to a file, which is emptied first"},
-		{Name: "log-append", Topic: t, Args: "FILE", Min: 1, Max: 1, server: readLog, Text: "the log goes to a file"},
-		{Name: "syslog", Topic: t, Args: "[NAME]", Max: 1, Verdict: Ignored, server: readSyslog, Text: "the log goes to stderr, from where the journal takes it, or to a file"},
-		{Name: "daemon", Topic: t, Args: "[NAME]", Max: 1, Verdict: Ignored, server: readDaemon, Text: "the gateway stays in the foreground; a service manager such as systemd puts it in the background"},
-		{Name: "verb", Topic: t, Args: "0...11", Min: 1, Max: 1, server: number(0, 11, func(s *Server) *int { return &s.Log.Verb }), Text: "default 1; 0 logs errors only, 4 and above is debug"},
-		{Name: "mute", Topic: t, Args: "N", Min: 1, Max: 1, Verdict: Ignored, server: number(0, maxSeconds, func(s *Server) *int { return &s.Log.Mute }), Text: "repeated log lines are held back and counted in any case"},
-		{Name: "suppress-timestamps", Topic: t, server: toggle(func(s *Server) *bool { return &s.Log.SuppressTimestamps }), Text: "log lines have no time"},
-		{Name: "machine-readable-output", Topic: t, Verdict: Ignored, server: toggle(func(s *Server) *bool { return &s.Log.MachineReadable }), Text: "xdp-log-format json is the log for machines"},
-		{Name: "writepid", Topic: t, Args: "FILE", Min: 1, Max: 1, server: pathAt(func(s *Server) *string { return &s.Process.WritePID }), Text: "file for the process id"},
-		{Name: "cd", Topic: t, Args: "DIR", Min: 1, Max: 1, server: readCd, Text: "relative paths start here, and commands run here"},
-		{Name: "mode", Topic: t, Args: "server", Min: 1, Max: 1, server: readMode, Text: "implied by server; p2p is refused"},
+		{Name: "management-client-user", Topic: t, Args: "USER", Min: 1, Max: 1, read: value(func(c *Common) *string { return &c.Management.User }), Text: "only this user may connect to the Unix socket"},
+		{Name: "management-client-group", Topic: t, Args: "GROUP", Min: 1, Max: 1, read: value(func(c *Common) *string { return &c.Management.Group }), Text: "only this group may connect to the Unix socket"},
+		{Name: "management-log-cache", Topic: t, Args: "N", Min: 1, Max: 1, read: number(1, 100000, func(c *Common) *int { return &c.Management.LogCache }), Text: "log lines that are kept, default 250"},
+		{Name: "log", Topic: t, Args: "FILE", Min: 1, Max: 1, read: readLog, Text: "the log goes to a file, which is emptied first"},
+		{Name: "log-append", Topic: t, Args: "FILE", Min: 1, Max: 1, read: readLog, Text: "the log goes to a file"},
+		{Name: "syslog", Topic: t, Args: "[NAME]", Max: 1, Verdict: Ignored, read: readSyslog, Text: "the log goes to stderr, from where the journal takes it, or to a file"},
+		{Name: "daemon", Topic: t, Args: "[NAME]", Max: 1, Verdict: Ignored, read: readDaemon, Text: "the gateway stays in the foreground; a service manager such as systemd puts it in the background"},
+		{Name: "verb", Topic: t, Args: "0...11", Min: 1, Max: 1, read: number(0, 11, func(c *Common) *int { return &c.Log.Verb }), Text: "default 1; 0 logs errors only, 4 and above is debug"},
+		{Name: "mute", Topic: t, Args: "N", Min: 1, Max: 1, Verdict: Ignored, read: number(0, maxSeconds, func(c *Common) *int { return &c.Log.Mute }), Text: "repeated log lines are held back and counted in any case"},
+		{Name: "suppress-timestamps", Topic: t, read: toggle(func(c *Common) *bool { return &c.Log.SuppressTimestamps }), Text: "log lines have no time"},
+		{Name: "machine-readable-output", Topic: t, Verdict: Ignored, read: toggle(func(c *Common) *bool { return &c.Log.MachineReadable }), Text: "xdp-log-format json is the log for machines"},
+		{Name: "writepid", Topic: t, Args: "FILE", Min: 1, Max: 1, read: pathAt(func(c *Common) *string { return &c.Process.WritePID }), Text: "file for the process id"},
+		{Name: "cd", Topic: t, Args: "DIR", Min: 1, Max: 1, read: readCd, Text: "relative paths start here, and commands run here"},
+		{Name: "mode", Topic: t, Args: "server", Min: 1, Max: 1, read: readMode, Text: "implied by server; p2p is refused"},
 	},
 		ignored(t, "rights are limited by the unit file, to what BPF, AF_XDP and TUN need; started by hand the gateway keeps all of them. Scripts run as the gateway does, so as root", "user", "group", "chroot", "setcon"),
 		ignored(t, "set it in the unit file: Nice= and LimitMEMLOCK=", "nice", "mlock"),
@@ -46,7 +46,7 @@ func operateOptions() []OptionDoc {
 }
 
 func readStatus(r *reader, l Line) answer {
-	if a := readPath(l, &r.s.Status.File); a.verdict == Refused {
+	if a := readPath(l, &r.c.Status.File); a.verdict == Refused {
 		return a
 	}
 	if len(l.Args) == 2 {
@@ -54,13 +54,13 @@ func readStatus(r *reader, l Line) answer {
 		if err != nil {
 			return refuse("write status FILE [SECONDS]", "%v", err)
 		}
-		r.s.Status.Every = d
+		r.c.Status.Every = d
 	}
 	return fine
 }
 
 func readManagement(r *reader, l Line) answer {
-	m := Management{Enabled: true, LogCache: r.s.Management.LogCache, User: r.s.Management.User, Group: r.s.Management.Group, Line: l}
+	m := Management{Enabled: true, LogCache: r.c.Management.LogCache, User: r.c.Management.User, Group: r.c.Management.Group, Line: l}
 	host := l.Args[0]
 	if l.Args[1] == "unix" {
 		m.Unix = host
@@ -90,7 +90,7 @@ func readManagement(r *reader, l Line) answer {
 		}
 		m.Password = l.Args[2]
 	}
-	r.s.Management = m
+	r.c.Management = m
 	if m.Unix == "" && m.Password == "" {
 		return note("whoever reaches that port can read it and end sessions; give a password file, or a Unix socket")
 	}
@@ -98,22 +98,22 @@ func readManagement(r *reader, l Line) answer {
 }
 
 func readLog(r *reader, l Line) answer {
-	r.s.Log.Append = l.Option == "log-append"
-	return readPath(l, &r.s.Log.File)
+	r.c.Log.Append = l.Option == "log-append"
+	return readPath(l, &r.c.Log.File)
 }
 
 func readSyslog(r *reader, l Line) answer {
-	r.s.Log.Syslog = true
+	r.c.Log.Syslog = true
 	if len(l.Args) == 1 {
-		r.s.Log.Name = l.Args[0]
+		r.c.Log.Name = l.Args[0]
 	}
 	return fine
 }
 
 func readDaemon(r *reader, l Line) answer {
-	r.s.Process.Daemon = true
+	r.c.Process.Daemon = true
 	if len(l.Args) == 1 {
-		r.s.Log.Name = l.Args[0]
+		r.c.Log.Name = l.Args[0]
 	}
 	return fine
 }
@@ -123,7 +123,7 @@ func readCd(r *reader, l Line) answer {
 	if a := readPath(l, &dir); a.verdict == Refused {
 		return a
 	}
-	r.s.Process.Cd = joinPath(r.s.Process.Cd, dir)
+	r.c.Process.Cd = joinPath(r.c.Process.Cd, dir)
 	return fine
 }
 
@@ -140,7 +140,7 @@ func readMode(r *reader, l Line) answer {
 
 // checkManagement holds the management options against each other.
 func (r *reader) checkManagement() {
-	m := r.s.Management
+	m := r.c.Management
 	for _, o := range []string{"management-client-user", "management-client-group"} {
 		if r.given(o) && m.Unix == "" {
 			r.amend(o, refuse("write management PATH unix", "it is for a Unix socket"))

@@ -8,36 +8,36 @@ func timerOptions() []OptionDoc {
 	t := TopicTimers
 	both := InFile | InClientFile
 	return append([]OptionDoc{
-		{Name: "keepalive", Topic: t, Args: "PING TIMEOUT", Min: 2, Max: 2, server: readKeepalive,
+		{Name: "keepalive", Topic: t, Args: "PING TIMEOUT", Min: 2, Max: 2, read: readKeepalive,
 			Text: "pings every PING seconds; a client is gone after twice TIMEOUT, clients are told TIMEOUT"},
-		{Name: "ping", Topic: t, Args: "SECONDS", Min: 1, Max: 1, Place: both, server: seconds(0, func(s *Server) *time.Duration { return &s.Ping }), client: clientSeconds(func(c *Client) **time.Duration { return &c.Ping }),
+		{Name: "ping", Topic: t, Args: "SECONDS", Min: 1, Max: 1, Place: both, read: seconds(0, func(c *Common) *time.Duration { return &c.Ping }), client: clientSeconds(func(c *Client) **time.Duration { return &c.Ping }),
 			Text: "a ping is sent after so long without sending"},
-		{Name: "ping-restart", Topic: t, Args: "SECONDS", Min: 1, Max: 1, Place: both, server: seconds(0, func(s *Server) *time.Duration { return &s.PingRestart }), client: clientSeconds(func(c *Client) **time.Duration { return &c.PingRestart }),
+		{Name: "ping-restart", Topic: t, Args: "SECONDS", Min: 1, Max: 1, Place: both, read: seconds(0, func(c *Common) *time.Duration { return &c.PingRestart }), client: clientSeconds(func(c *Client) **time.Duration { return &c.PingRestart }),
 			Text: "a client is gone after so long without a packet from it"},
-		{Name: "ping-exit", Topic: t, Args: "SECONDS", Min: 1, Max: 1, Place: both, server: seconds(0, func(s *Server) *time.Duration { return &s.PingExit }), client: clientSeconds(func(c *Client) **time.Duration { return &c.PingRestart }),
+		{Name: "ping-exit", Topic: t, Args: "SECONDS", Min: 1, Max: 1, Place: both, read: seconds(0, func(c *Common) *time.Duration { return &c.PingExit }), client: clientSeconds(func(c *Client) **time.Duration { return &c.PingRestart }),
 			Text: "as ping-restart: it ends the client's session, not the gateway"},
 		{Name: "ping-timer-rem", Topic: t, Place: both, client: clientIgnores, Text: "a client's address is always known"},
-		{Name: "inactive", Topic: t, Args: "SECONDS [BYTES]", Min: 1, Max: 2, Place: both, server: readInactive, client: clientInactive,
+		{Name: "inactive", Topic: t, Args: "SECONDS [BYTES]", Min: 1, Max: 2, Place: both, read: readInactive, client: clientInactive,
 			Text: "ends sessions that carried no more than BYTES in both directions in that time"},
-		{Name: "session-timeout", Topic: t, Args: "SECONDS", Min: 1, Max: 1, Place: both, server: seconds(0, func(s *Server) *time.Duration { return &s.SessionTimeout }), client: clientSeconds(func(c *Client) **time.Duration { return &c.SessionTimeout }),
+		{Name: "session-timeout", Topic: t, Args: "SECONDS", Min: 1, Max: 1, Place: both, read: seconds(0, func(c *Common) *time.Duration { return &c.SessionTimeout }), client: clientSeconds(func(c *Client) **time.Duration { return &c.SessionTimeout }),
 			Text: "ends every session after so long"},
-		{Name: "reneg-sec", Topic: t, Args: "MAX [MIN]", Min: 1, Max: 2, server: readRenegSec, Text: "keys are renegotiated after a time drawn between MIN and MAX; defaults 3600 and 90 % of MAX. 0 is never"},
-		{Name: "reneg-bytes", Topic: t, Args: "N", Min: 1, Max: 1, server: budget(func(s *Server) *int64 { return &s.RenegBytes }), Text: "keys are renegotiated after so many bytes; unlike with the kernel driver it has effect"},
-		{Name: "reneg-pkts", Topic: t, Args: "N", Min: 1, Max: 1, server: budget(func(s *Server) *int64 { return &s.RenegPackets }), Text: "keys are renegotiated after so many packets; unlike with the kernel driver it has effect"},
-		{Name: "hand-window", Topic: t, Args: "SECONDS", Min: 1, Max: 1, server: seconds(1, func(s *Server) *time.Duration { return &s.HandWindow }), Text: "time for a handshake, default 60"},
-		{Name: "tran-window", Topic: t, Args: "SECONDS", Min: 1, Max: 1, server: seconds(0, func(s *Server) *time.Duration { return &s.TranWindow }), Text: "how long a replaced key is received with, default 3600"},
-		{Name: "tls-timeout", Topic: t, Args: "SECONDS", Min: 1, Max: 1, server: seconds(1, func(s *Server) *time.Duration { return &s.TLSTimeout }), Text: "control packets are repeated after so long, default 2, doubling"},
+		{Name: "reneg-sec", Topic: t, Args: "MAX [MIN]", Min: 1, Max: 2, read: readRenegSec, Text: "keys are renegotiated after a time drawn between MIN and MAX; defaults 3600 and 90 % of MAX. 0 is never"},
+		{Name: "reneg-bytes", Topic: t, Args: "N", Min: 1, Max: 1, read: budget(func(c *Common) *int64 { return &c.RenegBytes }), Text: "keys are renegotiated after so many bytes; unlike with the kernel driver it has effect"},
+		{Name: "reneg-pkts", Topic: t, Args: "N", Min: 1, Max: 1, read: budget(func(c *Common) *int64 { return &c.RenegPackets }), Text: "keys are renegotiated after so many packets; unlike with the kernel driver it has effect"},
+		{Name: "hand-window", Topic: t, Args: "SECONDS", Min: 1, Max: 1, read: seconds(1, func(c *Common) *time.Duration { return &c.HandWindow }), Text: "time for a handshake, default 60"},
+		{Name: "tran-window", Topic: t, Args: "SECONDS", Min: 1, Max: 1, read: seconds(0, func(c *Common) *time.Duration { return &c.TranWindow }), Text: "how long a replaced key is received with, default 3600"},
+		{Name: "tls-timeout", Topic: t, Args: "SECONDS", Min: 1, Max: 1, read: seconds(1, func(c *Common) *time.Duration { return &c.TLSTimeout }), Text: "control packets are repeated after so long, default 2, doubling"},
 	},
 		ignored(t, "every session stands for itself", "single-session", "tls-exit")...)
 }
 
-func budget(at func(*Server) *int64) handler {
+func budget[P part](at func(*P) *int64) handler {
 	return func(r *reader, l Line) answer {
 		n, err := parseInt(l.Args[0], 0, 1<<62)
 		if err != nil {
 			return refuse("give a number", "%v", err)
 		}
-		*at(r.s) = n
+		*at(in[P](r)) = n
 		return fine
 	}
 }
@@ -62,7 +62,7 @@ func readKeepalive(r *reader, l Line) answer {
 func readInactive(r *reader, l Line) answer {
 	d, bytes, a := inactiveOf(l)
 	if a.verdict != Refused {
-		r.s.Inactive, r.s.InactiveBytes = d, bytes
+		r.c.Inactive, r.c.InactiveBytes = d, bytes
 	}
 	return a
 }
@@ -92,13 +92,13 @@ func readRenegSec(r *reader, l Line) answer {
 			return refuse("write reneg-sec MAX MIN", "the second number is the smaller one")
 		}
 	}
-	r.s.RenegMax, r.s.RenegMin = most, least
+	r.c.RenegMax, r.c.RenegMin = most, least
 	return fine
 }
 
 // timers expands keepalive and fills in what depends on other timers.
 func (r *reader) timers() {
-	t := &r.s.Timers
+	t := &r.c.Timers
 	if r.ping.interval > 0 {
 		for _, o := range []string{"ping", "ping-restart", "ping-exit"} {
 			if r.given(o) {

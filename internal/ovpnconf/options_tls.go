@@ -15,42 +15,42 @@ func tlsOptions() []OptionDoc {
 	t := TopicTLS
 	block := InFile | AsBlock
 	return append([]OptionDoc{
-		{Name: "ca", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, server: source(func(s *Server) *Source { return &s.Peers.CA }),
+		{Name: "ca", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, read: source(func(c *Common) *Source { return &c.Peers.CA }),
 			Text: "certificates of the CAs whose clients may connect"},
-		{Name: "capath", Topic: t, Args: "DIR", Min: 1, Max: 1, server: pathAt(func(s *Server) *string { return &s.Peers.CAPath }), Text: "folder of CA certificates"},
-		{Name: "cert", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, server: source(func(s *Server) *Source { return &s.TLS.Cert }),
+		{Name: "capath", Topic: t, Args: "DIR", Min: 1, Max: 1, read: pathAt(func(c *Common) *string { return &c.Peers.CAPath }), Text: "folder of CA certificates"},
+		{Name: "cert", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, read: source(func(c *Common) *Source { return &c.TLS.Cert }),
 			Text: "the gateway's certificate, with intermediate ones behind it"},
-		{Name: "key", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, server: source(func(s *Server) *Source { return &s.TLS.Key }), Text: "its private key"},
-		{Name: "extra-certs", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, server: source(func(s *Server) *Source { return &s.TLS.ExtraCerts }), Text: "more intermediate certificates"},
-		{Name: "pkcs12", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, server: source(func(s *Server) *Source { return &s.TLS.PKCS12 }),
+		{Name: "key", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, read: source(func(c *Common) *Source { return &c.TLS.Key }), Text: "its private key"},
+		{Name: "extra-certs", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, read: source(func(c *Common) *Source { return &c.TLS.ExtraCerts }), Text: "more intermediate certificates"},
+		{Name: "pkcs12", Topic: t, Args: "FILE", Min: 1, Max: 1, Place: block, read: source(func(c *Common) *Source { return &c.TLS.PKCS12 }),
 			Text: "certificate, key and CA in one file; inline it is in base64"},
-		{Name: "askpass", Topic: t, Args: "FILE", Max: 1, server: readAskpass, Text: "pass phrase of the private key, in the first line of a file; the console is not asked"},
+		{Name: "askpass", Topic: t, Args: "FILE", Max: 1, read: readAskpass, Text: "pass phrase of the private key, in the first line of a file; the console is not asked"},
 		{Name: "dh", Topic: t, Args: "FILE|none", Min: 1, Max: 1, Place: block, Verdict: Ignored, Text: "keys are agreed on by elliptic curves only (ECDHE)"},
 		{Name: "tls-server", Topic: t, Text: "implied by server"},
-		{Name: "crl-verify", Topic: t, Args: "FILE | DIR dir", Min: 1, Max: 2, Place: block, server: readCRL,
+		{Name: "crl-verify", Topic: t, Args: "FILE | DIR dir", Min: 1, Max: 2, Place: block, read: readCRL,
 			Text: "revoked certificates; read at each handshake, and when it cannot be read nobody is let in"},
-		{Name: "verify-client-cert", Topic: t, Args: "[require|optional|none]", Max: 1, server: readClientCert,
+		{Name: "verify-client-cert", Topic: t, Args: "[require|optional|none]", Max: 1, read: readClientCert,
 			Text: "optional and none need auth-user-pass-verify"},
-		{Name: "remote-cert-tls", Topic: t, Args: "client", Min: 1, Max: 1, server: oneOf("client server", func(s *Server) *string { return &s.Peers.RemoteCertTLS }),
+		{Name: "remote-cert-tls", Topic: t, Args: "client", Min: 1, Max: 1, read: readRemoteCertTLS,
 			Text: "clients' certificates need a key usage and the extended key usage for clients"},
-		{Name: "remote-cert-ku", Topic: t, Args: "HEX...", Max: maxArgs - 1, server: readKU, Text: "clients' certificates need one of these key usages"},
-		{Name: "remote-cert-eku", Topic: t, Args: "OID|NAME", Min: 1, Max: 1, server: value(func(s *Server) *string { return &s.Peers.RemoteEKU }), Text: "clients' certificates need this extended key usage"},
-		{Name: "verify-x509-name", Topic: t, Args: "NAME [subject|name|name-prefix]", Min: 1, Max: 2, server: readX509Name, Text: "clients' certificates need this name"},
-		{Name: "peer-fingerprint", Topic: t, Args: "SHA256", Min: 1, Max: 1, Place: block, server: readFingerprints,
+		{Name: "remote-cert-ku", Topic: t, Args: "HEX...", Max: maxArgs - 1, read: readKU, Text: "clients' certificates need one of these key usages"},
+		{Name: "remote-cert-eku", Topic: t, Args: "OID|NAME", Min: 1, Max: 1, read: value(func(c *Common) *string { return &c.Peers.RemoteEKU }), Text: "clients' certificates need this extended key usage"},
+		{Name: "verify-x509-name", Topic: t, Args: "NAME [subject|name|name-prefix]", Min: 1, Max: 2, read: readX509Name, Text: "clients' certificates need this name"},
+		{Name: "peer-fingerprint", Topic: t, Args: "SHA256", Min: 1, Max: 1, Place: block, read: readFingerprints,
 			Text: "only these certificates are accepted; without ca they may be self-signed"},
-		{Name: "x509-username-field", Topic: t, Args: "FIELD|ext:EXTENSION...", Min: 1, Max: maxArgs - 1, server: readUsernameFields,
+		{Name: "x509-username-field", Topic: t, Args: "FIELD|ext:EXTENSION...", Min: 1, Max: maxArgs - 1, read: readUsernameFields,
 			Text: "the field of the certificate that is the common name, default CN"},
-		{Name: "x509-track", Topic: t, Args: "[+]ATTRIBUTE", Min: 1, Max: 1, server: readTrack, Text: "attribute of certificates for the environment of commands"},
-		{Name: "tls-verify", Topic: t, Args: `"COMMAND"`, Min: 1, Max: 1, server: readTLSVerify, Text: "run for each certificate of a client's chain, has to exit with 0. Needs script-security 2"},
-		{Name: "tls-export-cert", Topic: t, Args: "DIR", Min: 1, Max: 1, server: pathAt(func(s *Server) *string { return &s.Peers.ExportCert }), Text: "folder for client certificates that tls-verify may read (peer_cert)"},
-		{Name: "tls-version-min", Topic: t, Args: "1.2|1.3 [or-highest]", Min: 1, Max: 2, server: readVersionMin, Text: "1.0 and 1.1 are raised to 1.2, the least that is spoken"},
-		{Name: "tls-version-max", Topic: t, Args: "1.2|1.3", Min: 1, Max: 1, server: readVersionMax, Text: "1.0 and 1.1 are refused"},
-		{Name: "tls-cipher", Topic: t, Args: "NAMES", Min: 1, Max: 1, server: readTLSCipher,
+		{Name: "x509-track", Topic: t, Args: "[+]ATTRIBUTE", Min: 1, Max: 1, read: readTrack, Text: "attribute of certificates for the environment of commands"},
+		{Name: "tls-verify", Topic: t, Args: `"COMMAND"`, Min: 1, Max: 1, read: readTLSVerify, Text: "run for each certificate of a client's chain, has to exit with 0. Needs script-security 2"},
+		{Name: "tls-export-cert", Topic: t, Args: "DIR", Min: 1, Max: 1, read: pathAt(func(c *Common) *string { return &c.Peers.ExportCert }), Text: "folder for client certificates that tls-verify may read (peer_cert)"},
+		{Name: "tls-version-min", Topic: t, Args: "1.2|1.3 [or-highest]", Min: 1, Max: 2, read: readVersionMin, Text: "1.0 and 1.1 are raised to 1.2, the least that is spoken"},
+		{Name: "tls-version-max", Topic: t, Args: "1.2|1.3", Min: 1, Max: 1, read: readVersionMax, Text: "1.0 and 1.1 are refused"},
+		{Name: "tls-cipher", Topic: t, Args: "NAMES", Min: 1, Max: 1, read: readTLSCipher,
 			Text: "suites of TLS 1.2 by OpenSSL's or IANA's names. DHE suites and expressions such as DEFAULT:!aNULL are not understood"},
 		{Name: "tls-ciphersuites", Topic: t, Args: "NAMES", Min: 1, Max: 1, Verdict: Ignored, Text: "the suites of TLS 1.3 are fixed: AES-128-GCM, AES-256-GCM, CHACHA20-POLY1305"},
-		{Name: "tls-groups", Topic: t, Args: "NAMES", Min: 1, Max: 1, server: readGroups, Text: "groups of the key exchange: X25519, secp256r1, secp384r1, secp521r1 and X25519MLKEM768; others are left out"},
-		{Name: "ecdh-curve", Topic: t, Args: "NAME", Min: 1, Max: 1, server: readGroups, Text: "as tls-groups"},
-		{Name: "tls-cert-profile", Topic: t, Args: "legacy|preferred|suiteb|insecure", Min: 1, Max: 1, server: readCertProfile,
+		{Name: "tls-groups", Topic: t, Args: "NAMES", Min: 1, Max: 1, read: readGroups, Text: "groups of the key exchange: X25519, secp256r1, secp384r1, secp521r1 and X25519MLKEM768; others are left out"},
+		{Name: "ecdh-curve", Topic: t, Args: "NAME", Min: 1, Max: 1, read: readGroups, Text: "as tls-groups"},
+		{Name: "tls-cert-profile", Topic: t, Args: "legacy|preferred|suiteb|insecure", Min: 1, Max: 1, read: readCertProfile,
 			Text: "key sizes and signatures that certificates need; SHA-1 signatures are never accepted"},
 	},
 		append(refused(t, "it is not implemented, and leaving it out would let more clients in", "use remote-cert-tls client", "ns-cert-type"),
@@ -62,31 +62,31 @@ func readAskpass(r *reader, l Line) answer {
 	if len(l.Args) == 0 {
 		return refuse("give a file with the pass phrase in its first line", "there is no console to ask")
 	}
-	return readSource(l, &r.s.TLS.AskPass)
+	return readSource(l, &r.c.TLS.AskPass)
 }
 
 func readCRL(r *reader, l Line) answer {
-	r.s.Peers.CRLDir = false
+	r.c.Peers.CRLDir = false
 	if len(l.Args) == 2 {
 		if l.Args[1] != "dir" {
 			return refuse("write crl-verify FILE, or crl-verify DIR dir", "%q is not possible", printable(l.Args[1]))
 		}
-		r.s.Peers.CRLDir = true
+		r.c.Peers.CRLDir = true
 	}
-	return readSource(l, &r.s.Peers.CRL)
+	return readSource(l, &r.c.Peers.CRL)
 }
 
 func readClientCert(r *reader, l Line) answer {
-	r.s.Peers.ClientCert = CertRequired
+	r.c.Peers.ClientCert = CertRequired
 	if len(l.Args) == 0 {
 		return fine
 	}
 	switch l.Args[0] {
 	case "require":
 	case "optional":
-		r.s.Peers.ClientCert = CertOptional
+		r.c.Peers.ClientCert = CertOptional
 	case "none":
-		r.s.Peers.ClientCert = CertNone
+		r.c.Peers.ClientCert = CertNone
 	default:
 		return refuse("one of: require, optional, none", "%q is not possible", printable(l.Args[0]))
 	}
@@ -94,14 +94,30 @@ func readClientCert(r *reader, l Line) answer {
 }
 
 func readKU(r *reader, l Line) answer {
-	r.s.Peers.RemoteKUAny, r.s.Peers.RemoteKU = len(l.Args) == 0, nil
+	r.c.Peers.RemoteKUAny, r.c.Peers.RemoteKU = len(l.Args) == 0, nil
 	for _, arg := range l.Args {
 		n, err := strconv.ParseUint(strings.TrimPrefix(arg, "0x"), 16, 16)
 		if err != nil || n == 0 {
 			return refuse("give bits in hex, such as 80 a0 88", "%q is no key usage", printable(arg))
 		}
-		r.s.Peers.RemoteKU = append(r.s.Peers.RemoteKU, uint16(n))
+		r.c.Peers.RemoteKU = append(r.c.Peers.RemoteKU, uint16(n))
 	}
+	return fine
+}
+
+// readRemoteCertTLS asks for both usages to be there. A remote-cert-ku or
+// remote-cert-eku behind it takes the place of its part, as with stock.
+func readRemoteCertTLS(r *reader, l Line) answer {
+	c := &r.c.Peers
+	switch l.Args[0] {
+	case "client":
+		c.RemoteEKU = "1.3.6.1.5.5.7.3.2"
+	case "server":
+		c.RemoteEKU = "1.3.6.1.5.5.7.3.1"
+	default:
+		return refuse("one of: client, server", "%q is not possible", printable(l.Args[0]))
+	}
+	c.RemoteCertTLS, c.RemoteKUAny, c.RemoteKU = l.Args[0], true, nil
 	return fine
 }
 
@@ -121,7 +137,7 @@ func readX509Name(r *reader, l Line) answer {
 			return refuse("one of: subject, name, name-prefix", "%q is no type of name", printable(l.Args[1]))
 		}
 	}
-	r.s.Peers.Name, r.s.Peers.NameType = l.Args[0], kind
+	r.c.Peers.Name, r.c.Peers.NameType = l.Args[0], kind
 	return fine
 }
 
@@ -144,7 +160,7 @@ func readFingerprints(r *reader, l Line) answer {
 		if err != nil || len(b) != 32 {
 			return refuse("take it from `openssl x509 -fingerprint -sha256 -noout -in FILE`", "%q is no SHA-256 fingerprint of 32 bytes", printable(s))
 		}
-		r.s.Peers.Fingerprints = append(r.s.Peers.Fingerprints, [32]byte(b))
+		r.c.Peers.Fingerprints = append(r.c.Peers.Fingerprints, [32]byte(b))
 	}
 	return fine
 }
@@ -164,7 +180,7 @@ func readUsernameFields(r *reader, l Line) answer {
 		}
 		fields = append(fields, f)
 	}
-	r.s.Peers.UsernameFields = fields
+	r.c.Peers.UsernameFields = fields
 	if raised != nil {
 		return note("read as %s, as stock does", strings.Join(raised, " "))
 	}
@@ -176,13 +192,13 @@ func readTrack(r *reader, l Line) answer {
 	if name == "" {
 		return refuse("give an attribute, such as CN or SHA1", "it names no attribute")
 	}
-	r.s.Peers.Track = append(r.s.Peers.Track, X509Track{name, full})
+	r.c.Peers.Track = append(r.c.Peers.Track, X509Track{name, full})
 	return fine
 }
 
 // readTLSVerify reads commas as blanks, as OpenVPN does for this option.
 func readTLSVerify(r *reader, l Line) answer {
-	return readCommand(strings.ReplaceAll(l.Args[0], ",", " "), &r.s.Peers.Verify)
+	return readCommand(strings.ReplaceAll(l.Args[0], ",", " "), &r.c.Peers.Verify)
 }
 
 func tlsVersion(s string) (uint16, bool) {
@@ -210,7 +226,7 @@ func readVersionMin(r *reader, l Line) answer {
 	case !ok:
 		return refuse("give 1.2 or 1.3", "%q is no version of TLS", printable(l.Args[0]))
 	}
-	r.s.TLS.MinVersion = max(v, tls.VersionTLS12)
+	r.c.TLS.MinVersion = max(v, tls.VersionTLS12)
 	if v < tls.VersionTLS12 {
 		return note("1.2 is used: older versions are not spoken")
 	}
@@ -222,7 +238,7 @@ func readVersionMax(r *reader, l Line) answer {
 	if !ok || v < tls.VersionTLS12 {
 		return refuse("give 1.2 or 1.3, or remove it", "%q is no version of TLS that is spoken", printable(l.Args[0]))
 	}
-	r.s.TLS.MaxVersion = v
+	r.c.TLS.MaxVersion = v
 	return fine
 }
 
@@ -242,7 +258,7 @@ func readTLSCipher(r *reader, l Line) answer {
 	if len(kept) == 0 {
 		return refuse("remove it: the default suites all have forward secrecy", "no suite is left: those with DHE are not spoken, only ECDHE")
 	}
-	r.s.TLS.Ciphers = kept
+	r.c.TLS.Ciphers = kept
 	if dropped != nil {
 		return note("not spoken and left out: %s", printable(strings.Join(dropped, ":")))
 	}
@@ -266,7 +282,7 @@ func readGroups(r *reader, l Line) answer {
 	if len(kept) == 0 {
 		return refuse("remove it, or add X25519 or secp256r1", "none of these groups is spoken")
 	}
-	r.s.TLS.Groups = kept
+	r.c.TLS.Groups = kept
 	if dropped != nil {
 		return note("not spoken and left out: %s", printable(strings.Join(dropped, ":")))
 	}
@@ -274,7 +290,7 @@ func readGroups(r *reader, l Line) answer {
 }
 
 func readCertProfile(r *reader, l Line) answer {
-	a := oneOf("legacy preferred suiteb insecure", func(s *Server) *string { return &s.TLS.CertProfile })(r, l)
+	a := oneOf("legacy preferred suiteb insecure", func(c *Common) *string { return &c.TLS.CertProfile })(r, l)
 	if a.verdict == Honoured && l.Args[0] == "insecure" {
 		return note("SHA-1 signatures are refused all the same")
 	}

@@ -16,40 +16,40 @@ const defaultTunMTU = 1500
 func tunnelOptions() []OptionDoc {
 	t := TopicTunnel
 	return append([]OptionDoc{
-		{Name: "dev", Topic: t, Args: "tun|tunN|NAME", Min: 1, Max: 1, server: readDev,
+		{Name: "dev", Topic: t, Args: "tun|tunN|NAME", Min: 1, Max: 1, read: readDev,
 			Text: "`tun` takes the first free tunN; a name that does not begin with tun needs `dev-type tun`. tap and null are refused"},
-		{Name: "dev-type", Topic: t, Args: "tun", Min: 1, Max: 1, server: readDevType, Text: "tap is refused"},
-		{Name: "topology", Topic: t, Args: "subnet", Min: 1, Max: 1, server: readTopology,
+		{Name: "dev-type", Topic: t, Args: "tun", Min: 1, Max: 1, read: readDevType, Text: "tap is refused"},
+		{Name: "topology", Topic: t, Args: "subnet", Min: 1, Max: 1, read: readTopology,
 			Text: "subnet is also the default, unlike stock before 2.7, where it is net30; net30 and p2p are refused"},
-		{Name: "server", Topic: t, Args: "NETWORK NETMASK [nopool]", Min: 2, Max: 3, server: readServer,
+		{Name: "server", Topic: t, Args: "NETWORK NETMASK [nopool]", Min: 2, Max: 3, read: readServer,
 			Text: "the gateway has the first address, clients get the others; pushes route-gateway and topology"},
-		{Name: "server-ipv6", Topic: t, Args: "PREFIX/BITS", Min: 1, Max: 1, server: readServer6,
+		{Name: "server-ipv6", Topic: t, Args: "PREFIX/BITS", Min: 1, Max: 1, read: readServer6,
 			Text: "64 to 124 bits; the gateway has the first address, clients get those from ::1000 on, or from ::2 in prefixes from /112 on"},
-		{Name: "ifconfig", Topic: t, Args: "ADDRESS NETMASK", Min: 2, Max: 2, server: func(r *reader, l Line) answer { r.ifconfig = l.Args; return fine },
+		{Name: "ifconfig", Topic: t, Args: "ADDRESS NETMASK", Min: 2, Max: 2, read: func(r *reader, l Line) answer { r.ifconfig = l.Args; return fine },
 			Text: "the gateway's own IPv4 address, instead of `server`; a pair of addresses (net30) is refused"},
-		{Name: "ifconfig-ipv6", Topic: t, Args: "ADDRESS/BITS REMOTE", Min: 2, Max: 2, server: readIfconfig6,
+		{Name: "ifconfig-ipv6", Topic: t, Args: "ADDRESS/BITS REMOTE", Min: 2, Max: 2, read: readIfconfig6,
 			Text: "the gateway's own IPv6 address, instead of `server-ipv6`"},
-		{Name: "ifconfig-pool", Topic: t, Args: "START END [NETMASK]", Min: 2, Max: 3, server: readPool,
+		{Name: "ifconfig-pool", Topic: t, Args: "START END [NETMASK]", Min: 2, Max: 3, read: readPool,
 			Text: "range of the clients' IPv4 addresses, at most 65,536"},
-		{Name: "ifconfig-ipv6-pool", Topic: t, Args: "BASE/BITS", Min: 1, Max: 1, server: readPool6,
+		{Name: "ifconfig-ipv6-pool", Topic: t, Args: "BASE/BITS", Min: 1, Max: 1, read: readPool6,
 			Text: "first of the clients' IPv6 addresses"},
-		{Name: "ifconfig-pool-persist", Topic: t, Args: "FILE [SECONDS]", Min: 1, Max: 2, server: readPoolPersist,
+		{Name: "ifconfig-pool-persist", Topic: t, Args: "FILE [SECONDS]", Min: 1, Max: 2, read: readPoolPersist,
 			Text: "clients get their old addresses back; written every 600 s. With 0 it is only read, and the addresses in it are kept for the names beside them"},
 		{Name: "ifconfig-noexec", Topic: t, Verdict: Refused,
 			Text: "the gateway sets the addresses of its device itself", Remedy: "remove it; an `up` command can change them afterwards"},
-		{Name: "route", Topic: t, Args: "NETWORK [NETMASK [GATEWAY [METRIC]]]", Min: 1, Max: 4, server: readRoute,
+		{Name: "route", Topic: t, Args: "NETWORK [NETMASK [GATEWAY [METRIC]]]", Min: 1, Max: 4, read: readRoute,
 			Text: "kernel route into the tunnel; net_gateway routes around it. Host names are refused"},
-		{Name: "route-ipv6", Topic: t, Args: "PREFIX/BITS [GATEWAY [METRIC]]", Min: 1, Max: 3, server: readRoute6, Text: "kernel route into the tunnel"},
-		{Name: "route-gateway", Topic: t, Args: "ADDRESS", Min: 1, Max: 1, server: readRouteGateway, Text: "gateway of routes that name none; dhcp is refused"},
-		{Name: "route-ipv6-gateway", Topic: t, Args: "ADDRESS", Min: 1, Max: 1, server: readRouteGateway6, Text: "gateway of IPv6 routes that name none"},
-		{Name: "route-metric", Topic: t, Args: "N", Min: 1, Max: 1, server: readRouteMetric, Text: "metric of routes that give none"},
-		{Name: "route-noexec", Topic: t, server: toggle(func(s *Server) *bool { return &s.Tunnel.RoutesNoExec }), Text: "`route` and `route-ipv6` set no routes; a `route-up` command may"},
+		{Name: "route-ipv6", Topic: t, Args: "PREFIX/BITS [GATEWAY [METRIC]]", Min: 1, Max: 3, read: readRoute6, Text: "kernel route into the tunnel"},
+		{Name: "route-gateway", Topic: t, Args: "ADDRESS", Min: 1, Max: 1, read: readRouteGateway, Text: "gateway of routes that name none; dhcp is refused"},
+		{Name: "route-ipv6-gateway", Topic: t, Args: "ADDRESS", Min: 1, Max: 1, read: readRouteGateway6, Text: "gateway of IPv6 routes that name none"},
+		{Name: "route-metric", Topic: t, Args: "N", Min: 1, Max: 1, read: readRouteMetric, Text: "metric of routes that give none"},
+		{Name: "route-noexec", Topic: t, read: toggle(func(c *Common) *bool { return &c.Tunnel.RoutesNoExec }), Text: "`route` and `route-ipv6` set no routes; a `route-up` command may"},
 		{Name: "route-table", Topic: t, Args: "ID", Min: 1, Max: 1, Verdict: Refused, Text: "routes go into the main table", Remedy: "set them in an `up` command with route-noexec"},
-		{Name: "tun-mtu", Topic: t, Args: "BYTES [OCC-BYTES]", Min: 1, Max: 2, server: readTunMTU, Text: "MTU of the tunnel, default 1500; pushed to clients that can take it"},
-		{Name: "tun-mtu-max", Topic: t, Args: "BYTES", Min: 1, Max: 1, Verdict: Ignored, server: number(68, 65536, func(s *Server) *int { return &s.Tunnel.MTUMax }), Text: "every client is told the same tun-mtu"},
-		{Name: "mssfix", Topic: t, Args: "[BYTES [mtu|fixed]]", Max: 2, server: readMSSFix,
+		{Name: "tun-mtu", Topic: t, Args: "BYTES [OCC-BYTES]", Min: 1, Max: 2, read: readTunMTU, Text: "MTU of the tunnel, default 1500; pushed to clients that can take it"},
+		{Name: "tun-mtu-max", Topic: t, Args: "BYTES", Min: 1, Max: 1, Verdict: Ignored, read: number(68, 65536, func(c *Common) *int { return &c.Tunnel.MTUMax }), Text: "every client is told the same tun-mtu"},
+		{Name: "mssfix", Topic: t, Args: "[BYTES [mtu|fixed]]", Max: 2, read: readMSSFix,
 			Text: "TCP connections in the tunnel agree on segments that fit; done by the gateway in both directions. Default 1492 mtu with a tun-mtu of 1500, else the tun-mtu. 0 leaves them alone"},
-		{Name: "max-packet-size", Topic: t, Args: "BYTES", Min: 1, Max: 1, server: readMaxPacket, Text: "most bytes of a control channel packet with IP and UDP headers, default 1250; sets mssfix too"},
+		{Name: "max-packet-size", Topic: t, Args: "BYTES", Min: 1, Max: 1, read: readMaxPacket, Text: "most bytes of a control channel packet with IP and UDP headers, default 1250; sets mssfix too"},
 		{Name: "fragment", Topic: t, Args: "BYTES [mtu]", Max: -1, Verdict: Refused, Text: "records are not fragmented, and a fragment header would be in every one",
 			Remedy: "remove it here and from the clients; mssfix keeps TCP from needing it"},
 		{Name: "server-bridge", Topic: t, Args: "...", Max: -1, Verdict: Refused, Text: "it is for tap devices", Remedy: "use dev tun and server NETWORK NETMASK"},
@@ -214,7 +214,7 @@ func readPoolPersist(r *reader, l Line) answer {
 }
 
 func readTunMTU(r *reader, l Line) answer {
-	a := number(100, 65535-84, func(s *Server) *int { return &s.Tunnel.MTU })(r, l)
+	a := number(100, 65535-84, func(c *Common) *int { return &c.Tunnel.MTU })(r, l)
 	r.mtuGiven = true
 	if a.verdict == Honoured && len(l.Args) == 2 {
 		return note("the second number is not used: clients read their own tun-mtu back")
@@ -244,7 +244,7 @@ func readMSSFix(r *reader, l Line) answer {
 			return refuse("write mssfix BYTES, with mtu or fixed behind", "%q is not possible", printable(l.Args[1]))
 		}
 	}
-	r.s.Tunnel.MSSFix = m
+	r.c.Tunnel.MSSFix = m
 	return fine
 }
 
@@ -253,13 +253,13 @@ func readMaxPacket(r *reader, l Line) answer {
 	if err != nil {
 		return refuse("give 154 to 2048 bytes", "%v", err)
 	}
-	r.s.Tunnel.MaxPacket = min(max(int(n), 154), 2048)
+	r.c.Tunnel.MaxPacket = min(max(int(n), 154), 2048)
 	if n >= 256 {
 		r.fixGiven = true
-		r.s.Tunnel.MSSFix = MSSFix{MSSFixMTU, int(n)}
+		r.c.Tunnel.MSSFix = MSSFix{MSSFixMTU, int(n)}
 	}
-	if int(n) != r.s.Tunnel.MaxPacket {
-		return note("%d is used: the control channel takes 154 to 2048 bytes", r.s.Tunnel.MaxPacket)
+	if int(n) != r.c.Tunnel.MaxPacket {
+		return note("%d is used: the control channel takes 154 to 2048 bytes", r.c.Tunnel.MaxPacket)
 	}
 	return fine
 }

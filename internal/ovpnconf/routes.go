@@ -46,7 +46,7 @@ func readRoute(r *reader, l Line) answer {
 	if a := readMetric(arg(3), &out); a.verdict == Refused {
 		return a
 	}
-	r.s.Routes = append(r.s.Routes, out)
+	r.c.Routes = append(r.c.Routes, out)
 	if out.Prefix != p {
 		return note("%s %s has bits behind the mask; %s is routed", p.Addr(), netmask(bits), out.Prefix)
 	}
@@ -73,7 +73,7 @@ func readRoute6(r *reader, l Line) answer {
 			return a
 		}
 	}
-	r.s.Routes = append(r.s.Routes, out)
+	r.c.Routes = append(r.c.Routes, out)
 	if out.Prefix != p {
 		return note("%s has bits behind the prefix; %s is routed", p, out.Prefix)
 	}
@@ -125,8 +125,8 @@ func readRouteMetric(r *reader, l Line) answer {
 // routes fills in gateways and metrics that routes left out. A gateway inside
 // the tunnel network stays as it is; the kernel takes no other without a route to it.
 func (r *reader) routes() {
-	for i := range r.s.Routes {
-		t := &r.s.Routes[i]
+	for i := range r.c.Routes {
+		t := &r.c.Routes[i]
 		if !t.Gateway.IsValid() && !t.Direct {
 			if t.Prefix.Addr().Is4() {
 				t.Gateway = r.gateway

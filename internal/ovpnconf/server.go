@@ -7,32 +7,20 @@ import (
 	"time"
 )
 
-// Server is a server's configuration with all helper options (server, keepalive
-// and the like) expanded and all defaults filled in. Relative paths of files are
-// already joined with `cd` and so stand relative to the process's working
-// directory; commands are not, they run in Cd.
-type Server struct {
-	Listen []Listen
+// Common is what configurations of servers and of clients share, with all helper
+// options expanded and all defaults filled in. Relative paths of files are already
+// joined with `cd` and so stand relative to the process's working directory; commands
+// are not, they run in Cd.
+type Common struct {
 	Socket Socket
 	Tunnel Tunnel
-	// Network4 and Network6 are the tunnel's networks. At least one is given.
-	Network4, Network6 Network
-	Pool4              Pool4
-	Pool6              Pool6
-	PoolPersist        PoolPersist
 	// Routes are kernel routes into the tunnel, IPv4 and IPv6.
 	Routes []Route
-	// Push is what every client is told, in order, helper options' own text
-	// included (route-gateway, topology, ping, ping-restart). Addresses, peer id
-	// and cipher are a client's own and not in here.
-	Push    []Push
-	Clients Clients
-	TLS     TLS
-	Peers   PeerChecks
-	Wrap    Wrapping
-	Data    Data
+	TLS    TLS
+	Peers  PeerChecks
+	Wrap   Wrapping
+	Data   Data
 	Timers
-	Auth       Auth
 	Scripts    Scripts
 	Management Management
 	Status     Status
@@ -41,6 +29,23 @@ type Server struct {
 	XDP        XDP
 
 	lines map[string]Line // the last one of each option
+}
+
+// Server is a server's configuration.
+type Server struct {
+	Common
+	Listen []Listen
+	// Network4 and Network6 are the tunnel's networks. At least one is given.
+	Network4, Network6 Network
+	Pool4              Pool4
+	Pool6              Pool6
+	PoolPersist        PoolPersist
+	// Push is what every client is told, in order, helper options' own text
+	// included (route-gateway, topology, ping, ping-restart). Addresses, peer id
+	// and cipher are a client's own and not in here.
+	Push    []Push
+	Clients Clients
+	Auth    Auth
 }
 
 // Listen is one endpoint to listen on. `proto udp6` without an address is two of

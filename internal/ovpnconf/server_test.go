@@ -39,30 +39,47 @@ func pushed(s *Server) string {
 func TestDefaults(t *testing.T) {
 	s := usable(t, minimal)
 	want := Server{
+		Common: Common{
+			Tunnel: Tunnel{MTU: 1500, MTUMax: 1600, MaxPacket: 1250, MSSFix: MSSFix{MSSFixMTU, 1492}},
+			TLS:    TLS{Cert: s.TLS.Cert, Key: s.TLS.Key, MinVersion: tls.VersionTLS12},
+			Peers:  PeerChecks{CA: s.Peers.CA, UsernameFields: []string{"CN"}},
+			Wrap:   Wrapping{Digest: "SHA1"},
+			Data:   Data{Ciphers: []aead.Cipher{aead.AES256GCM, aead.AES128GCM, aead.ChaCha20Poly1305}},
+			Timers: Timers{RenegMax: time.Hour, RenegMin: 54 * time.Minute, HandWindow: time.Minute,
+				TranWindow: time.Hour, TLSTimeout: 2 * time.Second},
+			Scripts:    Scripts{Security: 1},
+			Management: Management{LogCache: 250},
+			Status:     Status{Every: time.Minute, Version: 1},
+			Log:        Log{Verb: 1},
+			lines:      s.lines,
+		},
 		Listen:      []Listen{{Addr: netip.IPv4Unspecified(), Port: 1194, Proto: "udp", Line: s.Listen[0].Line}},
-		Tunnel:      Tunnel{MTU: 1500, MTUMax: 1600, MaxPacket: 1250, MSSFix: MSSFix{MSSFixMTU, 1492}},
 		Network4:    Network{netip.MustParsePrefix("10.8.0.0/24"), netip.MustParseAddr("10.8.0.1")},
 		Pool4:       Pool4{netip.MustParseAddr("10.8.0.2"), netip.MustParseAddr("10.8.0.254"), 24},
 		PoolPersist: PoolPersist{Every: 10 * time.Minute},
 		Push:        s.Push,
 		Clients:     Clients{Max: 1024, MaxRoutes: 256, Initial: Frequency{100, 10 * time.Second}},
-		TLS:         TLS{Cert: s.TLS.Cert, Key: s.TLS.Key, MinVersion: tls.VersionTLS12},
-		Peers:       PeerChecks{CA: s.Peers.CA, UsernameFields: []string{"CN"}},
-		Wrap:        Wrapping{Digest: "SHA1"},
-		Data:        Data{Ciphers: []aead.Cipher{aead.AES256GCM, aead.AES128GCM, aead.ChaCha20Poly1305}},
-		Timers: Timers{RenegMax: time.Hour, RenegMin: 54 * time.Minute, HandWindow: time.Minute,
-			TranWindow: time.Hour, TLSTimeout: 2 * time.Second},
-		Scripts:    Scripts{Security: 1},
-		Management: Management{LogCache: 250},
-		Status:     Status{Every: time.Minute, Version: 1},
-		Log:        Log{Verb: 1},
-		lines:      s.lines,
 	}
 	if !reflect.DeepEqual(*s, want) {
 		t.Errorf("got  %+v\nwant %+v", *s, want)
 	}
 	if got, want := pushed(s), "route-gateway 10.8.0.1,topology subnet"; got != want {
 		t.Errorf("pushed %q, want %q", got, want)
+	}
+}
+
+// remote-cert-tls is more than the default: the usages have to be there at all.
+func TestRemoteCertTLS(t *testing.T) {
+	for text, want := range map[string]PeerChecks{
+		"remote-cert-tls client":                        {RemoteCertTLS: "client", RemoteKUAny: true, RemoteEKU: "1.3.6.1.5.5.7.3.2"},
+		"remote-cert-tls server":                        {RemoteCertTLS: "server", RemoteKUAny: true, RemoteEKU: "1.3.6.1.5.5.7.3.1"},
+		"remote-cert-tls client\nremote-cert-ku 80":     {RemoteCertTLS: "client", RemoteKU: []uint16{0x80}, RemoteEKU: "1.3.6.1.5.5.7.3.2"},
+		"remote-cert-tls client\nremote-cert-eku 1.2.3": {RemoteCertTLS: "client", RemoteKUAny: true, RemoteEKU: "1.2.3"},
+	} {
+		s := usable(t, minimal+text+"\n")
+		if got := s.Peers; got.RemoteCertTLS != want.RemoteCertTLS || got.RemoteKUAny != want.RemoteKUAny || got.RemoteEKU != want.RemoteEKU || !slices.Equal(got.RemoteKU, want.RemoteKU) {
+			t.Errorf("%q: %+v", text, got)
+		}
 	}
 }
 

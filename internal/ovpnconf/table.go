@@ -19,6 +19,8 @@ const (
 	InClientFile
 	// AsBlock: as an inline block too.
 	AsBlock
+	// InPush: in what a server pushes to its clients.
+	InPush
 )
 
 // OptionDoc is one row of the table of options.
@@ -41,7 +43,7 @@ type OptionDoc struct {
 	// Remedy is the way out for a refused option.
 	Remedy string
 
-	server func(*reader, Line) answer
+	read   func(*reader, Line) answer
 	client func(*clientReader, Line) answer
 }
 
@@ -119,6 +121,7 @@ func init() {
 			byName[n] = d
 		}
 	}
+	fillProfileTable()
 }
 
 // Table returns all options, by topic. The caller may change the result.

@@ -29,7 +29,7 @@ func TestTableKnowsEveryOption(t *testing.T) {
 
 func TestRowsAreComplete(t *testing.T) {
 	topics := Topics()
-	for _, d := range Table() {
+	for _, d := range append(Table(), ProfileTable()...) {
 		if d.Text == "" || strings.HasSuffix(d.Text, ".") || strings.Contains(d.Text, "|") && d.Topic != TopicXDP {
 			t.Errorf("%s: text %q", d.Name, d.Text)
 		}
@@ -48,7 +48,7 @@ func TestRowsAreComplete(t *testing.T) {
 		if d.Place&InClientFile != 0 && d.client == nil && d.Verdict == Honoured {
 			t.Errorf("%s may stand in a client's file and nothing reads it", d.Name)
 		}
-		if d.Place == InClientFile && (d.Remedy == "" || d.server != nil) {
+		if d.Place == InClientFile && (d.Remedy == "" || d.read != nil) {
 			t.Errorf("%s belongs into a client's file: no way out for the others", d.Name)
 		}
 	}

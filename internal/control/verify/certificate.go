@@ -15,13 +15,16 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// ownCertificate reads the server's certificate, its key and what is sent with
+// ownCertificate reads our certificate, its key and what is sent with
 // them.
 func (v *Verifier) ownCertificate() (err error) {
 	o := &v.opt
 	if o.PKCS12 != nil {
 		v.cert, err = v.fromPKCS12()
 		return err
+	}
+	if o.Servers && len(o.Cert) == 0 && len(o.Key) == 0 {
+		return nil
 	}
 	key, err := decryptKey(o.Key, o.Password)
 	if err != nil {

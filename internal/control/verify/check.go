@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// check decides about the certificates that a client sent, its own first. broken says
+// check decides about the certificates that the other end sent, its own first. broken says
 // why it is not known what is revoked.
 func (v *Verifier) check(raw [][]byte, revoked *revocations, broken error) error {
 	if len(raw) > maxChain {
@@ -52,7 +52,7 @@ func (v *Verifier) check(raw [][]byte, revoked *revocations, broken error) error
 // checkOne decides about the certificate at place n of a chain.
 func (v *Verifier) checkOne(c *x509.Certificate, n int, chain []*x509.Certificate, revoked *revocations) error {
 	if v.hasCA() {
-		if err := forClients(c, n > 0); err != nil {
+		if err := v.purpose().of(c, n > 0); err != nil {
 			return err
 		}
 		if err := v.strong(c, n == len(chain)-1); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // ekuNames are OpenSSL's names of purposes, short and long.
 var ekuNames = map[string]string{
-	"serverAuth": "1.3.6.1.5.5.7.3.1", "TLS Web Server Authentication": "1.3.6.1.5.5.7.3.1",
+	"serverAuth": serverAuth, "TLS Web Server Authentication": serverAuth,
 	"clientAuth": clientAuth, "TLS Web Client Authentication": clientAuth,
 	"codeSigning": "1.3.6.1.5.5.7.3.3", "Code Signing": "1.3.6.1.5.5.7.3.3",
 	"emailProtection": "1.3.6.1.5.5.7.3.4", "E-mail Protection": "1.3.6.1.5.5.7.3.4",
@@ -26,7 +26,10 @@ var ekuNames = map[string]string{
 	"msSmartcardLogin": "1.3.6.1.4.1.311.20.2.2", "Microsoft Smartcard Login": "1.3.6.1.4.1.311.20.2.2",
 }
 
-const clientAuth = "1.3.6.1.5.5.7.3.2"
+const (
+	serverAuth = "1.3.6.1.5.5.7.3.1"
+	clientAuth = "1.3.6.1.5.5.7.3.2"
+)
 
 var dotted = regexp.MustCompile(`^[0-2](\.[0-9]+)+$`)
 
@@ -51,25 +54,41 @@ var (
 // of Netscape's certificate type.
 const (
 	kuDigitalSignature = 0x80
+	kuKeyEncipherment  = 0x20
 	kuKeyAgreement     = 0x08
 	nsClient           = 0x80
+	nsServer           = 0x40
 )
 
-// forClients is what OpenSSL asks of every client's certificate without being
-// told (its purpose sslclient): an extended key usage, where there is one, has to
-// name clientAuth, anyExtendedKeyUsage does not do; a client's own has to be for
-// signatures or key agreement, and its Netscape type, if any, for clients.
-func forClients(c *x509.Certificate, authority bool) error {
-	if have, present := extKeyUsage(c); present && !slices.Contains(have, clientAuth) {
+// purpose is what OpenSSL asks of every certificate of one side without being told
+// (its purposes sslclient and sslserver).
+type purpose struct {
+	eku   string
+	usage uint16 // one of these bits
+	ns    uint16
+}
+
+func (v *Verifier) purpose() purpose {
+	if v.opt.Servers {
+		return purpose{serverAuth, kuDigitalSignature | kuKeyEncipherment | kuKeyAgreement, nsServer}
+	}
+	return purpose{clientAuth, kuDigitalSignature | kuKeyAgreement, nsClient}
+}
+
+// of holds a certificate against the purpose: an extended key usage, where there is one,
+// has to name it, anyExtendedKeyUsage does not do; the other end's own has to be for
+// one of the usages, and its Netscape type, if any, for that side.
+func (p purpose) of(c *x509.Certificate, authority bool) error {
+	if have, present := extKeyUsage(c); present && !slices.Contains(have, p.eku) {
 		return errPurpose
 	}
 	if authority {
 		return nil // x509 has looked whether it may sign
 	}
-	if usage, present := bitString(c, oidKeyUsage); present && usage&(kuDigitalSignature|kuKeyAgreement) == 0 {
+	if usage, present := bitString(c, oidKeyUsage); present && usage&p.usage == 0 {
 		return errPurpose
 	}
-	if kind, present := bitString(c, oidNsCertType); present && kind&nsClient == 0 {
+	if kind, present := bitString(c, oidNsCertType); present && kind&p.ns == 0 {
 		return errPurpose
 	}
 	return nil

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verify makes the TLS configuration of a server and decides about
-// clients' certificates: chain, purpose, revocation, names and fingerprints. It
-// decides as stock OpenVPN with OpenSSL does, except where crypto/x509 is
+// Package verify makes TLS configurations and decides about the other end's
+// certificates, a client's or a server's: chain, purpose, revocation, names and
+// fingerprints. It decides as stock OpenVPN with OpenSSL does, except where crypto/x509 is
 // stricter; Explain says so then. It reads the revocation list anew for every
 // handshake, and fails closed when it can't.
 package verify
@@ -39,6 +39,10 @@ const (
 // Options are what New is told. Files are given as their content, which must
 // not be changed afterwards.
 type Options struct {
+	// Servers: it is servers' certificates that are decided about, and our own is a
+	// client's, which may be left out.
+	Servers bool
+
 	Cert, Key, ExtraCerts []byte // PEM
 	PKCS12                []byte // DER, instead of the three; serves as CA too if that is empty
 	Password              string // pass phrase of Key or PKCS12
@@ -53,7 +57,7 @@ type Options struct {
 	ClientCert  ClientCert
 	RemoteKU    []uint16 // one of these masks has to be contained; none: any
 	RemoteKUAny bool     // key usage has to be there
-	RemoteEKU   string   // dotted OID or OpenSSL's name; "": clientAuth if the extension is there
+	RemoteEKU   string   // dotted OID or OpenSSL's name; "": clientAuth, serverAuth with Servers, if the extension is there
 	Name        string   // verify-x509-name; "": none
 	NameType    NameType
 	// Fingerprints are SHA-256 of the clients' certificates that are accepted. With
@@ -122,13 +126,21 @@ func New(o Options) (*Verifier, error) {
 // the client hears of it at once, and the log says whose it was.
 func (v *Verifier) TLSConfig() *tls.Config {
 	cfg := &tls.Config{
-		Certificates: []tls.Certificate{v.cert},
 		MinVersion:   max(v.opt.MinVersion, tls.VersionTLS12),
 		MaxVersion:   v.opt.MaxVersion,
 		CipherSuites: v.suites, CurvePreferences: v.curves,
 		// Resumption would skip checks that every handshake has to pass.
 		SessionTicketsDisabled: true,
 		ClientAuth:             tls.RequireAnyClientCert, // errors of our own checks say more than crypto/tls's
+	}
+	if v.cert.Certificate != nil {
+		cfg.Certificates = []tls.Certificate{v.cert}
+	}
+	if v.opt.Servers {
+		// A client that crypto/tls thinks has no fitting certificate shall say so by its
+		// certificate, which the server's log names then.
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &v.cert, nil }
+		cfg.InsecureSkipVerify = true // the name dialled says nothing; check decides instead
 	}
 	switch v.opt.ClientCert {
 	case Optional:
