@@ -44,7 +44,7 @@ func (i *instance) admit(pushes []ovpnconf.Push, now time.Time) error {
 			return fmt.Errorf("derive the dynamic tls-crypt key: %w", err)
 		}
 	}
-	i.keys.pace(conf)
+	i.keys.Pace(&conf.Timers)
 	// The key is there before the client can know that it may send.
 	if err := i.newKey(0, now); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (i *instance) newKey(id uint8, now time.Time) error {
 		return fmt.Errorf("derive key %d: %w", id, err)
 	}
 	defer clear(block[:])
-	if err := i.keys.install(c.lease.peer, id, c.cipher, block, now); err != nil {
+	if err := i.keys.Install(c.lease.peer, id, c.cipher, block, now); err != nil {
 		return err
 	}
 	c.keyID = id

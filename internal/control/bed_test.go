@@ -326,7 +326,7 @@ func (b *bed) dial(at netip.AddrPort, p profile) *dialler {
 		options = "V4,dev-type tun,tls-client"
 	}
 	sc := session.Config{Role: session.Client, TLS: cfg, Timeout: 200 * time.Millisecond, HandWindow: p.window, Stream: p.stream != nil,
-		Hello: func(uint8, *keyex.Message) keyex.Message {
+		Hello: func(uint8, *keyex.Message, bool) keyex.Message {
 			name, password := p.username, p.password
 			if p.login != nil {
 				name, password = p.login()

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"time"
 
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/credentials"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/gate"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyex"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/script"
@@ -17,7 +17,6 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/wrap"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
-	"github.com/ovpn-xdp/ovpn-xdp/pkg/statickey"
 )
 
 // Config is what a service is made of. Everything in it is borrowed until
@@ -54,7 +53,8 @@ type settings struct {
 // newSettings reads the files that a configuration names.
 func newSettings(c *ovpnconf.Server, cfg Config) (*settings, error) {
 	s := &settings{conf: c, dev: cfg.Dev}
-	checks, err := verifyOptions(c)
+	checks, err := credentials.Verify(&c.Common)
+	checks.ClientCert = verify.ClientCert(c.Peers.ClientCert)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *settings) wrapping() error {
 		}
 		return nil
 	case ovpnconf.WrapTLSAuth:
-		key, err := loadStaticKey(w.Key)
+		key, err := credentials.StaticKey(w.Key)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (s *settings) wrapping() error {
 		s.key = key
 		s.static = func() *wrap.Wrap { return wrap.TLSAuth(key, digest, direction) }
 	case ovpnconf.WrapTLSCrypt:
-		key, err := loadStaticKey(w.Key)
+		key, err := credentials.StaticKey(w.Key)
 		if err != nil {
 			return err
 		}
@@ -151,53 +151,4 @@ func (s *settings) renegotiate() time.Duration {
 		return most
 	}
 	return least + rand.N(most-least)
-}
-
-// loadStaticKey reads a static key file.
-func loadStaticKey(s ovpnconf.Source) (*[statickey.Size]byte, error) {
-	b, err := s.Load()
-	if err != nil {
-		return nil, err
-	}
-	key, err := statickey.Parse(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: read %s: %w", s.Line.Position(), s.Line.Option, err)
-	}
-	return &key, nil
-}
-
-// verifyOptions reads the files that decide about certificates.
-func verifyOptions(c *ovpnconf.Server) (verify.Options, error) {
-	p := &c.Peers
-	o := verify.Options{
-		CAPath: p.CAPath, CRLDir: p.CRLDir,
-		ClientCert: verify.ClientCert(p.ClientCert), RemoteKU: p.RemoteKU, RemoteKUAny: p.RemoteKUAny, RemoteEKU: p.RemoteEKU,
-		Name: p.Name, NameType: verify.NameType(p.NameType), Fingerprints: p.Fingerprints, UsernameFields: p.UsernameFields,
-		MinVersion: c.TLS.MinVersion, MaxVersion: c.TLS.MaxVersion, Ciphers: c.TLS.Ciphers, Groups: c.TLS.Groups, CertProfile: c.TLS.CertProfile,
-	}
-	// The list is read again for each handshake, unless it stands in the configuration itself.
-	if o.CRL = p.CRL.Path; p.CRL.Inline != nil {
-		o.CRLData = p.CRL.Inline
-	}
-	for _, f := range []struct {
-		from ovpnconf.Source
-		to   *[]byte
-	}{{c.TLS.Cert, &o.Cert}, {c.TLS.Key, &o.Key}, {c.TLS.ExtraCerts, &o.ExtraCerts}, {c.TLS.PKCS12, &o.PKCS12}, {p.CA, &o.CA}} {
-		if !f.from.Given() {
-			continue
-		}
-		b, err := f.from.Load()
-		if err != nil {
-			return o, err
-		}
-		*f.to = b
-	}
-	if c.TLS.AskPass.Given() {
-		b, err := c.TLS.AskPass.Load()
-		if err != nil {
-			return o, err
-		}
-		o.Password, _, _ = strings.Cut(string(b), "\n")
-	}
-	return o, nil
 }

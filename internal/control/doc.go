@@ -11,7 +11,6 @@
 //	auth.go       who is it? (question.go: asking commands about it)
 //	connect.go    what does it get? client files, client-connect
 //	admit.go      its peer, its key, its PUSH_REPLY
-//	keyring.go    when which key is used
 //	life.go       timers, messages, its end
 //	books.go      what two clients could both want: addresses, names, routes
 //	reload.go     a new configuration

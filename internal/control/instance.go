@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ovpn-xdp/ovpn-xdp/internal/control/keyring"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/session"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/wire"
 )
@@ -65,7 +66,7 @@ type instance struct {
 	phase   phase
 	away    netip.AddrPort // our address that answers are sent from
 	client  client
-	keys    keyring
+	keys    keyring.Ring
 	resets  budget   // of soft resets by the client
 	attempt *attempt // whose answer is awaited; nil: none
 	closeAt time.Time
@@ -205,7 +206,7 @@ func (i *instance) events(now time.Time) {
 		case session.KeyExchanged:
 			i.keyExchanged(e, now)
 		case session.Acknowledged:
-			i.keys.acknowledged(e.KeyID)
+			i.keys.Acknowledged(e.KeyID)
 		case session.SoftReset:
 			i.log.Debug("client renegotiates", "key_id", e.KeyID)
 			if !i.resets.allow(now) {
@@ -215,7 +216,7 @@ func (i *instance) events(now time.Time) {
 				continue
 			}
 			if i.phase == established {
-				i.keys.superseded(i.client.lease.peer, now)
+				i.keys.Superseded(i.client.lease.peer, now)
 			}
 		case session.Message:
 			i.message(e.Text, now)

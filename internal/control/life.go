@@ -118,7 +118,7 @@ func (i *instance) due(now time.Time) {
 		return
 	}
 	c := &i.client
-	i.keys.due(c.lease.peer, now)
+	i.keys.Due(c.lease.peer, now)
 	switch {
 	case reached(c.timeoutAt, now):
 		i.log.Info("session-timeout is over")
@@ -163,7 +163,7 @@ func (i *instance) deadline() time.Time {
 	if i.phase != established {
 		return i.closeAt
 	}
-	return earliest(i.closeAt, i.keys.deadline(), c.timeoutAt, c.expires, c.activeUntil, c.renegAt, c.budgetAt, c.tokenAt)
+	return earliest(i.closeAt, i.keys.Deadline(), c.timeoutAt, c.expires, c.activeUntil, c.renegAt, c.budgetAt, c.tokenAt)
 }
 
 // renegotiate starts a soft reset, unless one is under way.

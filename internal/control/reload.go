@@ -51,7 +51,7 @@ func (s *Service) Reload(conf *ovpnconf.Server) error {
 			kept++
 			i.post(func(time.Time) {
 				i.set = set
-				i.keys.pace(conf)
+				i.keys.Pace(&conf.Timers)
 			})
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/ovpn-xdp/ovpn-xdp/internal/control/session"
 	"github.com/ovpn-xdp/ovpn-xdp/internal/ovpnconf"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/statickey"
 )
 
 // accept makes an instance for a client that the gate let in.
@@ -23,6 +24,7 @@ func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.T
 	i.at.Store(&p.remote)
 	i.ctx, i.cancel = context.WithCancel(s.ctx)
 	i.client.key = acc.Key
+	i.keys.Role = statickey.Server
 	// Others may find it from enter on; they wait until it is complete.
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -43,7 +45,7 @@ func (s *Service) accept(acc *gate.Accepted, p packet, stream Stream, now time.T
 		Local:  acc.Server, Remote: acc.Client, NextRecv: acc.NextRecv, NextSend: acc.NextSend, SendReset: acc.SendReset,
 		MaxPacket: maxPacket(set.conf.Tunnel.MaxPacket, p.remote, stream != nil), Stream: stream != nil,
 		Timeout: set.conf.TLSTimeout, HandWindow: set.conf.HandWindow,
-		Hello: func(_ uint8, m *keyex.Message) keyex.Message {
+		Hello: func(_ uint8, m *keyex.Message, _ bool) keyex.Message {
 			return keyex.Message{Options: keyex.EchoOptions(m.Options)}
 		},
 	}, now)

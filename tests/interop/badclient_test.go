@@ -29,6 +29,7 @@ func TestBadCertificate(t *testing.T) {
 		{a.issue(t, "early", leaf{notBefore: time.Now().Add(time.Hour)}), []string{"not yet valid"}},
 		{revoked, []string{"revoked"}},
 		{a.issue(t, "purpose", leaf{usage: x509.ExtKeyUsageServerAuth}), []string{"purpose", "key usage", "extended key usage"}},
+		{a.issue(t, "unmarked", leaf{unmarked: true}), []string{"purpose", "eku error"}},
 		{stranger.issue(t, "stranger", leaf{}), []string{"unable to get local issuer", "another CA", "not issued by", "unknown authority", "no CA"}},
 	}
 	for _, release := range []string{"2.5", "2.6", "2.7"} {

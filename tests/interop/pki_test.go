@@ -46,6 +46,7 @@ type identity struct {
 // leaf is what a certificate may have that is not as a client's should be.
 type leaf struct {
 	usage     x509.ExtKeyUsage // 0: client authentication
+	unmarked  bool             // no extended key usage at all
 	notBefore time.Time        // zero: an hour ago
 	notAfter  time.Time        // zero: in a day
 }
@@ -121,6 +122,9 @@ func (a *authority) issue(t *testing.T, name string, l leaf) identity {
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: l.notBefore, NotAfter: l.notAfter,
 		KeyUsage: usage, ExtKeyUsage: []x509.ExtKeyUsage{l.usage},
+	}
+	if l.unmarked {
+		template.ExtKeyUsage = nil
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

@@ -100,9 +100,10 @@ type Config struct {
 	HandWindow time.Duration
 
 	// Hello makes our key method message. A server's is made when the peer's
-	// has been received, and sent by Answer. PreMaster and the random fields
+	// has been received, and sent by Answer; a client's peer is nil. ekm says that keys
+	// can come from this TLS connection's exporter. PreMaster and the random fields
 	// are filled in by the session.
-	Hello func(keyID uint8, peer *keyex.Message) keyex.Message
+	Hello func(keyID uint8, peer *keyex.Message, ekm bool) keyex.Message
 
 	// Random is where key material comes from; nil: crypto/rand.
 	Random io.Reader

@@ -64,6 +64,14 @@ func (s *Session) serverID() [8]byte {
 	return s.cfg.Local
 }
 
+// exports reports whether the key state's TLS connection gives key material: TLS 1.2
+// without extended master secret does not.
+func (ks *keyState) exports() bool {
+	state := ks.conn.ConnectionState()
+	_, err := state.ExportKeyingMaterial(keyex.LabelDataKeys, nil, keyBlock)
+	return err == nil
+}
+
 // export returns key material from the key state's TLS connection.
 func (ks *keyState) export(label string) (*[keyBlock]byte, error) {
 	state := ks.conn.ConnectionState()

@@ -101,10 +101,8 @@ func (s *Session) exchangedMessage(ks *keyState, m *keyex.Message) error {
 	}
 	ks.seed.take(m, s.cfg.Role == Server)
 	clear(m.PreMaster[:])
-	state := ks.conn.ConnectionState()
-	_, err := state.ExportKeyingMaterial(keyex.LabelDataKeys, nil, keyBlock)
 	s.events = append(s.events, Event{
-		Type: KeyExchanged, KeyID: ks.id, Message: m, TLS: state, EKM: err == nil,
+		Type: KeyExchanged, KeyID: ks.id, Message: m, TLS: ks.conn.ConnectionState(), EKM: ks.exports(),
 	})
 	if s.cfg.Role == Client {
 		ks.stage = exchanged
@@ -118,7 +116,7 @@ func (s *Session) exchangedMessage(ks *keyState, m *keyex.Message) error {
 
 // hello makes our key method message; a client's is sent at once.
 func (s *Session) hello(ks *keyState, peer *keyex.Message) error {
-	m := s.cfg.Hello(ks.id, peer)
+	m := s.cfg.Hello(ks.id, peer, ks.exports())
 	random := [][]byte{m.Random1[:], m.Random2[:]}
 	if s.cfg.Role == Client {
 		random = append(random, m.PreMaster[:])

@@ -286,7 +286,7 @@ func TestPlaintextInPieces(t *testing.T) {
 	p := newPair(t, options{})
 	c := newRawClient(p)
 	_, cfg := options{}.configs()
-	m := cfg.Hello(0, nil)
+	m := cfg.Hello(0, nil, true)
 	for _, b := range append(m.Append(nil, true), "PUSH_REQUEST\x00EXIT\x00"...) {
 		if _, err := c.ks.conn.Write([]byte{b}); err != nil {
 			t.Fatal(err)

@@ -47,8 +47,8 @@ func (o options) configs() (server, client Config) {
 		}
 		serverWrap, clientWrap = wrap.TLSCrypt(key, wrap.Server), wrap.TLSCrypt(key, wrap.Client)
 	}
-	hello := func(who string) func(uint8, *keyex.Message) keyex.Message {
-		return func(id uint8, peer *keyex.Message) keyex.Message {
+	hello := func(who string) func(uint8, *keyex.Message, bool) keyex.Message {
+		return func(id uint8, peer *keyex.Message, _ bool) keyex.Message {
 			return keyex.Message{Options: "V4,tls-" + who, HasUser: who == "client", Username: who, Password: "secret",
 				PeerInfo: fmt.Sprintf("IV_VER=%d\n", id)}
 		}

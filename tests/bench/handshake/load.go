@@ -80,7 +80,7 @@ func (c *clients) dial(ctx context.Context, leave bool) (net.Conn, error) {
 	var id wire.SessionID
 	_, _ = rand.Read(id[:])
 	s := session.New(session.Config{Role: session.Client, TLS: c.tls, Wrap: wrap.TLSCrypt(&c.key, wrap.Client), Static: &c.key, Local: id,
-		Hello: func(uint8, *keyex.Message) keyex.Message {
+		Hello: func(uint8, *keyex.Message, bool) keyex.Message {
 			return keyex.Message{Options: clientOptions, PeerInfo: peerInfo}
 		},
 	}, time.Now())

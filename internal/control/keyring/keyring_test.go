@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package control
+package keyring
 
 import (
 	"net/netip"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/aead"
 	"github.com/ovpn-xdp/ovpn-xdp/pkg/peer"
+	"github.com/ovpn-xdp/ovpn-xdp/pkg/statickey"
 )
 
 type deaf struct{}
@@ -19,7 +20,7 @@ func (deaf) PeerEvent(peer.Event)   {}
 // ring is a peer with a keyring, driven by a clock of its own.
 type ring struct {
 	t *testing.T
-	keyring
+	Ring
 	p   *peer.Peer
 	now time.Time
 }
@@ -30,7 +31,7 @@ func newRing(t *testing.T, wait, grace time.Duration) *ring {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &ring{t: t, keyring: keyring{wait: wait, grace: grace}, p: p, now: time.Unix(1000, 0)}
+	return &ring{t: t, Ring: Ring{Role: statickey.Server, wait: wait, grace: grace}, p: p, now: time.Unix(1000, 0)}
 }
 
 // key installs a key and, unless the client is silent, has it acknowledged.
@@ -40,18 +41,18 @@ func (r *ring) key(id uint8, acked bool) {
 	for i := range block {
 		block[i] = byte(i) ^ id<<4
 	}
-	if err := r.install(r.p, id, aead.AES256GCM, &block, r.now); err != nil {
+	if err := r.Install(r.p, id, aead.AES256GCM, &block, r.now); err != nil {
 		r.t.Fatal(err)
 	}
 	if acked {
-		r.acknowledged(id)
+		r.Acknowledged(id)
 	}
-	r.due(r.p, r.now)
+	r.Due(r.p, r.now)
 }
 
 func (r *ring) pass(d time.Duration) {
 	r.now = r.now.Add(d)
-	r.due(r.p, r.now)
+	r.Due(r.p, r.now)
 }
 
 // wants checks which key is sent with and which ones are received with.
@@ -79,8 +80,8 @@ func TestOldKeyIsSentWithForAWhile(t *testing.T) {
 	r.wants("new key", 0, 0, 1)
 	r.pass(59 * time.Second)
 	r.wants("before its time", 0, 0, 1)
-	if want := r.now.Add(time.Second); !r.deadline().Equal(want) {
-		t.Errorf("next look in %v", r.deadline().Sub(r.now))
+	if want := r.now.Add(time.Second); !r.Deadline().Equal(want) {
+		t.Errorf("next look in %v", r.Deadline().Sub(r.now))
 	}
 	r.pass(time.Second)
 	r.wants("at its time", 1, 0, 1)
@@ -88,8 +89,8 @@ func TestOldKeyIsSentWithForAWhile(t *testing.T) {
 	r.wants("the old one is still received with", 1, 0, 1)
 	r.pass(time.Second)
 	r.wants("tran-window is over", 1, 1)
-	if !r.deadline().IsZero() {
-		t.Errorf("next look at %v, want none", r.deadline())
+	if !r.Deadline().IsZero() {
+		t.Errorf("next look at %v, want none", r.Deadline())
 	}
 }
 
@@ -116,7 +117,7 @@ func TestNeverAheadOfTheClient(t *testing.T) {
 	r.key(1, false)
 	r.pass(10 * time.Minute)
 	r.wants("not acknowledged", 0, 0, 1)
-	r.acknowledged(1)
+	r.Acknowledged(1)
 	r.pass(0)
 	r.wants("acknowledged", 1, 0, 1)
 }
@@ -129,7 +130,7 @@ func TestSupersededKey(t *testing.T) {
 	r.pass(50 * time.Minute)
 	r.key(1, true)
 	r.wants("new key", 0, 0, 1)
-	r.superseded(r.p, r.now)
+	r.Superseded(r.p, r.now)
 	r.wants("the client begins another", 1, 0, 1)
 	r.key(2, true)
 	r.wants("and has it", 2, 1, 2)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package control
+// Package keyring keeps a peer's two data key slots through renegotiations, for either
+// side of a session. It has no clock.
+package keyring
 
 import (
 	"fmt"
@@ -18,16 +20,20 @@ type generation struct {
 	key   *peer.Key
 	ready time.Time // its own waiting time is over: it is preferred to older ones
 	from  time.Time // when it may be sent with: ready, or at once if no older one was ready
-	acked bool      // the client has our half of the exchange, and so the key
+	acked bool      // the other end has our half of the exchange, and so the key
 }
 
-// keyring keeps a peer's two key slots. A new key is received with from the
-// moment it is installed, which is before the client can know it, and sent
-// with later: as stock OpenVPN does, the newest key whose own waiting time is
-// over is used, and if there is none, the newest. On top of that we wait until
-// the client has acknowledged the exchange, so that it never meets a record
-// under a key that it doesn't have.
-type keyring struct {
+// Ring keeps a peer's two key slots. A new key is received with from the moment it is
+// installed, which a server does before the client can know it, and sent with later: as
+// stock OpenVPN does, the newest key whose own waiting time is over is used, and if there
+// is none, the newest. On top of that we wait until the other end has acknowledged the
+// exchange, so that it never meets a record under a key that it doesn't have.
+//
+// A Ring is not safe for concurrent use. Role and Pace come before the first key.
+type Ring struct {
+	// Role says which half of a key block we send with.
+	Role statickey.Role
+
 	wait  time.Duration // min(hand-window, reneg-sec/2)
 	grace time.Duration // tran-window: how long a replaced key is received with
 
@@ -37,17 +43,17 @@ type keyring struct {
 	oldEnd  time.Time
 }
 
-// pace sets the times of keys that are installed or replaced from now on.
-func (r *keyring) pace(conf *ovpnconf.Server) {
-	r.wait, r.grace = conf.HandWindow, conf.TranWindow
-	if conf.RenegMax > 0 {
-		r.wait = min(r.wait, conf.RenegMax/2)
+// Pace sets the times of keys that are installed or replaced from now on.
+func (r *Ring) Pace(t *ovpnconf.Timers) {
+	r.wait, r.grace = t.HandWindow, t.TranWindow
+	if t.RenegMax > 0 {
+		r.wait = min(r.wait, t.RenegMax/2)
 	}
 }
 
-// install puts a freshly derived key into its slot.
-func (r *keyring) install(p *peer.Peer, id uint8, c aead.Cipher, block *[256]byte, now time.Time) error {
-	send, receive, err := statickey.Halves(block, statickey.Server, c)
+// Install puts a freshly derived key into its slot. block is borrowed.
+func (r *Ring) Install(p *peer.Peer, id uint8, c aead.Cipher, block *[256]byte, now time.Time) error {
+	send, receive, err := statickey.Halves(block, r.Role, c)
 	if err != nil {
 		return err
 	}
@@ -80,8 +86,8 @@ func (r *keyring) install(p *peer.Peer, id uint8, c aead.Cipher, block *[256]byt
 	return nil
 }
 
-// acknowledged notes that the client has our half of a key's exchange.
-func (r *keyring) acknowledged(id uint8) {
+// Acknowledged notes that the other end has our half of a key's exchange.
+func (r *Ring) Acknowledged(id uint8) {
 	for _, g := range []*generation{r.sending, r.next} {
 		if g != nil && g.id == id {
 			g.acked = true
@@ -89,16 +95,16 @@ func (r *keyring) acknowledged(id uint8) {
 	}
 }
 
-// superseded sends with the next key at once: the client has begun to negotiate
-// another, and a stock client keeps no more than the newest one beside that.
-func (r *keyring) superseded(p *peer.Peer, now time.Time) {
+// Superseded sends with the next key at once: the other end has begun to negotiate
+// another, and a stock one keeps no more than the newest one beside that.
+func (r *Ring) Superseded(p *peer.Peer, now time.Time) {
 	if r.next != nil && r.next.acked {
 		r.swap(p, now)
 	}
 }
 
-// due sends with the next key when its time has come, and drops the old one.
-func (r *keyring) due(p *peer.Peer, now time.Time) {
+// Due sends with the next key when its time has come, and drops the old one.
+func (r *Ring) Due(p *peer.Peer, now time.Time) {
 	if n := r.next; n != nil && n.acked && (!now.Before(n.from) || r.sending.key.Dead()) {
 		r.swap(p, now)
 	}
@@ -108,18 +114,21 @@ func (r *keyring) due(p *peer.Peer, now time.Time) {
 	}
 }
 
-func (r *keyring) swap(p *peer.Peer, now time.Time) {
+func (r *Ring) swap(p *peer.Peer, now time.Time) {
 	p.SwapKeys()
 	r.old, r.oldEnd = r.sending, now.Add(r.grace)
 	r.sending, r.next = r.next, nil
 }
 
-// deadline returns when due has something to do; zero: not before the next
+// Deadline returns when Due has something to do; zero: not before the next
 // acknowledgement or key.
-func (r *keyring) deadline() time.Time {
+func (r *Ring) Deadline() time.Time {
 	var swap time.Time
 	if r.next != nil && r.next.acked {
 		swap = r.next.from
 	}
-	return earliest(swap, r.oldEnd)
+	if swap.IsZero() || !r.oldEnd.IsZero() && r.oldEnd.Before(swap) {
+		return r.oldEnd
+	}
+	return swap
 }
